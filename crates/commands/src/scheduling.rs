@@ -19,6 +19,10 @@ use std::time::{Duration, Instant};
 use storage::{ReadSource, ReadTier};
 use wire::ErrorCode;
 
+/// How long a walk may go on that had to read what is not in memory, before it counts as one that computes for
+/// long: a lookup by an index is over by then.
+const BRIEF_SLICE: Duration = Duration::from_micros(100);
+
 /// The scheduling of one operation. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scheduling<'c> {
@@ -67,35 +71,56 @@ impl<'c> Scheduling<'c> {
         if self.may_block() { ReadTier::Any } else { ReadTier::BlockCache }
     }
 
-    /// Goes to a thread that may block, unless the operation is on one.
+    /// Goes to a thread that may compute for long, unless the operation is on one.
     pub(crate) async fn offload(&self) {
         self.client.offload().await;
     }
 
+    /// Goes to a thread that may block, unless the operation is on one.
+    pub(crate) async fn offload_briefly(&self) {
+        self.client.offload_briefly().await;
+    }
+
     /// A slice for the walk's next steps.
     pub(crate) fn slice(&self) -> Slice {
-        match self.may_block() {
-            true => Slice::lasting(self.duration(Parameter::ScanSlice), self.let_others_run),
-            false => Slice::in_memory(self.duration(Parameter::LoopSlice)),
+        if !self.may_block() {
+            return Slice::in_memory(self.duration(Parameter::LoopSlice));
         }
+        let length = self.duration(Parameter::ScanSlice);
+        let length = if self.client.link.runs_briefly() { length.min(BRIEF_SLICE) } else { length };
+        Slice::lasting(length, self.let_others_run)
     }
 
     fn duration(&self, micros: Parameter) -> Duration {
         Duration::from_micros(self.parameters.unsigned(micros))
     }
 
-    /// A slice is over: looks whether the operation is to end, then moves to where it may block or lets
-    /// others go first.
+    /// A slice is over: looks whether the operation is to end, then moves to where it may compute for long, or
+    /// lets others go first there.
     ///
     /// # Errors
     /// The reason for the end.
     pub(crate) async fn end_slice(&self) -> CommandResult {
         self.interrupt().check()?;
         self.check_view()?;
-        match self.may_block() {
+        let link = &self.client.link;
+        match link.may_block() && !link.runs_briefly() {
             true => give_way().await,
             false => self.offload().await,
         }
+        Ok(())
+    }
+
+    /// A walk has met what is not in memory: looks whether the operation is to end, then moves to where it may
+    /// block.
+    ///
+    /// # Errors
+    /// The reason for the end.
+    pub(crate) async fn leave_memory(&self) -> CommandResult {
+        self.interrupt().check()?;
+        self.check_view()?;
+        assert!(!self.may_block(), "a read that may block would block");
+        self.offload_briefly().await;
         Ok(())
     }
 
@@ -160,7 +185,7 @@ impl<'c> Scheduling<'c> {
     ) -> Result<T, ReadError> {
         match read(self.tier()) {
             Err(error) if error.would_block() => {
-                self.offload().await;
+                self.offload_briefly().await;
                 read(ReadTier::Any)
             }
             result => result,

@@ -123,6 +123,8 @@ fn of_a_set(node: DataNode) -> DataNode {
 #[derive(Debug, Default)]
 pub(crate) struct LoopLink {
     offloaded: AtomicBool,
+    /// To where it may compute for long.
+    for_long: AtomicBool,
     /// How long the operation is said to have waited for a thread, in milliseconds.
     waited_ms: AtomicU64,
 }
@@ -132,7 +134,18 @@ impl ClientLink for LoopLink {
     fn may_block(&self) -> bool {
         self.offloaded.load(Ordering::Relaxed)
     }
+    fn runs_briefly(&self) -> bool {
+        self.may_block() && !self.for_long.load(Ordering::Relaxed)
+    }
     fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.offloaded.store(true, Ordering::Relaxed);
+        if self.for_long.swap(true, Ordering::Relaxed) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+    fn poll_offload_briefly(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.offloaded.swap(true, Ordering::Relaxed) {
             return Poll::Ready(());
         }
@@ -183,6 +196,11 @@ impl TestClient {
         (reply, offloaded)
     }
 
+    /// Whether its last command was where what computes for long is.
+    pub(crate) fn ran_for_long(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.for_long.load(Ordering::Relaxed))
+    }
+
     /// As [`Client::run`], with changes to the request before it is run.
     pub(crate) fn run_with(
         &self,
@@ -191,6 +209,7 @@ impl TestClient {
     ) -> (Document, CommandOutcome) {
         if let Some(link) = &self.link {
             link.offloaded.store(false, Ordering::Relaxed);
+            link.for_long.store(false, Ordering::Relaxed);
         }
         if !command.contains("$db") {
             command.push("$db", "test");

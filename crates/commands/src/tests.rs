@@ -73,6 +73,7 @@ fn check_cold(command: Document, offloads_when_cold: bool, offloads_when_warm: b
     let (reply, offloaded) = client.run(command.clone());
     assert_eq!(comparable(reply), expect, "{command:?}");
     assert_eq!(offloaded, offloads_when_cold, "cold: {command:?}");
+    assert!(!client.ran_for_long(), "what is short queues behind what computes for long: {command:?}");
     let (_, offloaded) = client.run(command.clone());
     assert_eq!(offloaded, offloads_when_warm, "warm: {command:?}");
 }
@@ -151,6 +152,7 @@ fn what_takes_long_is_offloaded() {
         let (reply, offloaded) = client.run(command.clone());
         ok(reply);
         assert_eq!(offloaded, expect, "{command:?}");
+        assert_eq!(client.ran_for_long(), expect, "{command:?}");
     };
     check(doc! { "find": "c", "filter": { "_id": 3 } }, false);
     check(doc! { "find": "c", "filter": { "k": 3 } }, false);
@@ -171,6 +173,25 @@ fn what_takes_long_is_offloaded() {
     check(doc! { "insert": "new", "documents": (many(17)) }, true);
     check(doc! { "listCollections": 1 }, true);
     check(doc! { "explain": { "find": "c" } }, true);
+}
+
+#[test]
+fn a_walk_that_had_to_read_moves_on_when_it_turns_out_long() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    let store = Store::open(&path, &StorageOptions::small()).expect("a store");
+    let filled = server_on(store.clone());
+    let documents: Vec<Value> = (0..5_000).map(|id| doc! { "_id": id, "k": (id % 5) }.into()).collect();
+    ok(TestClient::of(&filled).run(doc! { "insert": "c", "documents": documents }).0);
+    drop(filled);
+    store.close().expect("closed");
+    drop(store);
+    let server = server_on(Store::open(&path, &StorageOptions::small()).expect("the store"));
+    let client = TestClient::in_loop(&server);
+    ok(client.run(doc! { "count": "c", "query": { "k": 1 } }).0);
+    assert!(client.ran_for_long(), "five thousand documents are more than a short slice");
+    ok(client.run(doc! { "find": "c", "filter": { "_id": 7 } }).0);
+    assert!(!client.ran_for_long(), "the next request is judged by itself");
 }
 
 #[test]

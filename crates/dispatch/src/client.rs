@@ -208,9 +208,14 @@ impl Client {
         self.operation.lock().as_ref().map(|running| running.command_name)
     }
 
-    /// Goes to a thread that may block, unless the operation is on one.
+    /// Goes to a thread that may compute for long, unless the operation is on one.
     pub async fn offload(&self) {
         poll_fn(|task| self.link.poll_offload(task)).await;
+    }
+
+    /// Goes to a thread that may block, unless the operation is on one.
+    pub async fn offload_briefly(&self) {
+        poll_fn(|task| self.link.poll_offload_briefly(task)).await;
     }
 
     /// Registers an operation until the returned guard is dropped.

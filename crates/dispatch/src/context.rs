@@ -54,9 +54,14 @@ impl<'a, N: Node> CommandContext<'a, N> {
         &self.client.interrupt
     }
 
-    /// Goes to a thread that may block, unless the command is on one.
+    /// Goes to a thread that may compute for long, unless the command is on one.
     pub async fn offload(&self) {
         self.client.offload().await;
+    }
+
+    /// Goes to a thread that may block, unless the command is on one.
+    pub async fn offload_briefly(&self) {
+        self.client.offload_briefly().await;
     }
 
     /// `database.collection` from the command's own field, noted for `currentOp`.

@@ -16,10 +16,18 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     fn may_block(&self) -> bool {
         true
     }
-    /// Ready where the operation may block. Otherwise it moves there: the task is woken on such a thread and
-    /// asks again. It stays there until its request is answered.
+    /// Whether the operation is where it may block, but is to be short.
+    fn runs_briefly(&self) -> bool {
+        false
+    }
+    /// Ready where the operation may block and compute for long. Otherwise it moves there: the task is woken on
+    /// such a thread and asks again. It stays there until its request is answered.
     fn poll_offload(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
+    }
+    /// The same for what may block and is short: threads for that go before those that compute for long.
+    fn poll_offload_briefly(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_offload(context)
     }
     /// Ready when the operation may go on with its reply, which has become large. While clients leave too
     /// many replies unread it waits, and the task is woken.

@@ -44,8 +44,16 @@ impl ClientLink for SessionLink {
         self.0.upgrade().is_none_or(|session| session.may_block())
     }
 
+    fn runs_briefly(&self) -> bool {
+        self.0.upgrade().is_some_and(|session| session.runs_briefly())
+    }
+
     fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.upgrade().map_or(Poll::Ready(()), |session| session.poll_offload(context))
+    }
+
+    fn poll_offload_briefly(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.upgrade().map_or(Poll::Ready(()), |session| session.poll_offload_briefly(context))
     }
 
     fn poll_reply_room(&self, context: &mut Context<'_>) -> Poll<()> {

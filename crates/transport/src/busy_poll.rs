@@ -8,7 +8,7 @@
 //! no processor halts then, and scans would take what the loop offers. `docs/design/busy-polling.md` has the
 //! figures.
 
-use crate::pool::Pool;
+use crate::pool::Pools;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,8 +23,8 @@ const MOST_SKIPPED: u32 = 255;
 /// See the module. Belongs to one loop.
 #[derive(Default)]
 pub(crate) struct BusyPoll {
-    /// The pool that the loop offloads to; a loop without one sleeps at once.
-    pool: Option<Arc<Pool>>,
+    /// The pools that the loop offloads to; a loop without any sleeps at once.
+    pools: Option<Arc<Pools>>,
     /// How many sleeps begin at once after a vain look.
     skips: u32,
     /// How many of them are left.
@@ -32,15 +32,15 @@ pub(crate) struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// For a loop that offloads to this pool.
-    pub(crate) fn beside(pool: &Arc<Pool>) -> Self {
-        Self { pool: Some(Arc::clone(pool)), ..Self::default() }
+    /// For a loop that offloads to these pools.
+    pub(crate) fn beside(pools: &Arc<Pools>) -> Self {
+        Self { pools: Some(Arc::clone(pools)), ..Self::default() }
     }
 
     /// Whether to [look](BusyPoll::look) once more before this sleep, which follows after `ran` tasks.
     pub(crate) fn is_due(&mut self, ran: usize) -> bool {
-        let Some(pool) = &self.pool else { return false };
-        if ran > FEW || pool.is_working() {
+        let Some(pools) = &self.pools else { return false };
+        if ran > FEW || pools.are_working() {
             return false;
         }
         let due = self.left == 0;
@@ -78,7 +78,7 @@ mod tests {
     use crate::event_loop::{LoopHooks, RunningLoop};
 
     fn beside_a_pool() -> BusyPoll {
-        let pool = Pool::start("testpool", PoolOptions::default(), 2);
+        let pool = Pools::start(PoolOptions::default(), 2);
         BusyPoll::beside(&pool.expect("the system has threads left"))
     }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn loops_end_while_they_linger() {
-        let pool = Pool::start("testpool", PoolOptions::default(), 2);
+        let pool = Pools::start(PoolOptions::default(), 2);
         let pool = pool.expect("the system has threads left");
         let hooks: Arc<dyn LoopHooks> = Arc::new(NoHooks);
         ends(|| {

@@ -6,7 +6,7 @@ use crate::busy_poll::BusyPoll;
 use crate::executors::{AcceptedSession, drive};
 use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
-use crate::pool::Pool;
+use crate::pool::Pools;
 use crate::readiness::{Poller, ReadinessStream};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
@@ -151,7 +151,7 @@ impl EventLoop {
         &self,
         accepted: AcceptedSession,
         service: &Arc<H>,
-        pool: Option<Arc<Pool>>,
+        pools: Option<Arc<Pools>>,
         then: impl FnOnce(AcceptedSession) + Send + 'static,
     ) -> io::Result<()> {
         let AcceptedSession { registered, socket, input } = accepted;
@@ -168,7 +168,7 @@ impl EventLoop {
                 then(AcceptedSession { registered, socket, input });
             }
         };
-        spawn(future, served, Arc::clone(&self.queue), pool);
+        spawn(future, served, Arc::clone(&self.queue), pools);
         Ok(())
     }
 

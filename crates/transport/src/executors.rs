@@ -5,7 +5,7 @@ use crate::busy_poll::BusyPoll;
 use crate::coroutine::Coroutine;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::niceness;
-use crate::pool::Pool;
+use crate::pool::{self, Pool, Pools};
 use crate::reactor::Reactor;
 use crate::registry::{RegisteredSession, Shared};
 use crate::statistics::{ExecutorStatistics, Figure};
@@ -75,9 +75,9 @@ pub(crate) async fn drive<S: ByteStream, H: Service>(
 pub(crate) struct Executors {
     shared: Arc<Shared>,
     hooks: Arc<dyn LoopHooks>,
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) pools: Arc<Pools>,
     /// The lane's own reserve of threads that may block.
-    lane_pool: Arc<Pool>,
+    lane_pools: Arc<Pools>,
     lane: RunningLoop,
     synchronous: Synchronous,
     /// Held while a model starts, so that it starts once.
@@ -94,8 +94,9 @@ impl Executors {
     /// The system has no descriptor or no thread left.
     pub(crate) fn start(shared: Arc<Shared>, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
         let options = &shared.options;
-        let pool = Pool::start("pool", options.pool, options.processors)?;
-        let lane_pool = Pool::start("lanepool", options.lane_pool, options.processors)?;
+        let pools = Pools::start(options.pool, options.processors)?;
+        let lane_pool = Pool::start("lanepool", options.lane_pool, options.processors, pool::NICENESS)?;
+        let lane_pools = Arc::new(Pools { brief: Arc::clone(&lane_pool), long: lane_pool });
         let lane = RunningLoop::start(
             "lane".to_owned(),
             Arc::new(LaneHooks(Arc::clone(&hooks))),
@@ -106,8 +107,8 @@ impl Executors {
         Ok(Self {
             shared,
             hooks,
-            pool,
-            lane_pool,
+            pools,
+            lane_pools,
             lane,
             synchronous,
             starting: Mutex::new(()),
@@ -150,7 +151,7 @@ impl Executors {
 
     fn reactor(&self) -> io::Result<&Reactor> {
         let threads = self.shared.options.event_loops();
-        let start = || Reactor::start("reactor", threads, &self.hooks, Arc::clone(&self.pool));
+        let start = || Reactor::start("reactor", threads, &self.hooks, Arc::clone(&self.pools));
         self.started(&self.reactor, start)
     }
 
@@ -162,8 +163,8 @@ impl Executors {
 
     fn coroutine(&self) -> io::Result<&Coroutine> {
         let options = &self.shared.options;
-        let pool = || Arc::clone(&self.pool);
-        let start = || Coroutine::start(options.event_loops(), &self.hooks, pool(), options.io_uring);
+        let pools = || Arc::clone(&self.pools);
+        let start = || Coroutine::start(options.event_loops(), &self.hooks, pools(), options.io_uring);
         self.started(&self.coroutine, start)
     }
 
@@ -208,7 +209,7 @@ impl Executors {
         service: &Arc<H>,
         then: impl FnOnce(AcceptedSession) + Send + 'static,
     ) -> io::Result<()> {
-        self.lane.event_loop.adopt(accepted, service, Some(Arc::clone(&self.lane_pool)), then)
+        self.lane.event_loop.adopt(accepted, service, Some(Arc::clone(&self.lane_pools)), then)
     }
 
     /// Counts and logs a connection that was accepted and cannot be served.
@@ -224,7 +225,7 @@ impl Executors {
     pub(crate) fn tidy(&self) {
         let hooks = &self.hooks;
         self.lane.event_loop.tidy(hooks);
-        [&self.pool, &self.lane_pool].into_iter().for_each(|pool| pool.tidy(hooks));
+        self.all_pools().into_iter().for_each(|pool| pool.tidy(hooks));
         self.reactor.get().into_iter().for_each(|reactor| reactor.tidy(hooks));
         self.coroutine.get().into_iter().for_each(|coroutine| coroutine.tidy(hooks));
         self.shared.large_buffers.tidy();
@@ -239,9 +240,13 @@ impl Executors {
         all
     }
 
+    fn all_pools(&self) -> [&Pool; 3] {
+        [&self.pools.brief, &self.pools.long, &self.lane_pools.long]
+    }
+
     /// Ends the pools, and waits for their threads: afterwards nothing of the service is in use there.
     pub(crate) fn stop_pools(&self, patience: Duration) {
-        let pools = [&self.pool, &self.lane_pool];
+        let pools = self.all_pools();
         pools.iter().for_each(|pool| pool.stop());
         let deadline = Instant::now() + patience;
         let left: usize = pools.iter().map(|pool| pool.wait_stopped(deadline)).sum();
@@ -253,7 +258,7 @@ impl Executors {
 
     pub(crate) fn lane_figures(&self) -> Vec<(&'static str, Figure)> {
         let mut figures = self.lane.event_loop.figures();
-        figures.push(("pool", Figure::Group(self.lane_pool.statistics())));
+        figures.push(("pool", Figure::Group(self.lane_pools.long.statistics())));
         figures
     }
 }

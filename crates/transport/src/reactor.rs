@@ -4,7 +4,7 @@
 use crate::busy_poll::BusyPoll;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::AcceptedSession;
-use crate::pool::Pool;
+use crate::pool::Pools;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 pub(crate) struct Reactor {
     loops: Vec<RunningLoop>,
     next: AtomicUsize,
-    pool: Arc<Pool>,
+    pools: Arc<Pools>,
 }
 
 impl Reactor {
@@ -27,12 +27,12 @@ impl Reactor {
         name: &str,
         threads: usize,
         hooks: &Arc<dyn LoopHooks>,
-        pool: Arc<Pool>,
+        pools: Arc<Pools>,
     ) -> io::Result<Self> {
         let start =
-            |index| RunningLoop::start(format!("{name}{index}"), Arc::clone(hooks), BusyPoll::beside(&pool));
+            |index| RunningLoop::start(format!("{name}{index}"), Arc::clone(hooks), BusyPoll::beside(&pools));
         let loops = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
-        Ok(Self { loops, next: AtomicUsize::new(0), pool })
+        Ok(Self { loops, next: AtomicUsize::new(0), pools })
     }
 
     /// # Errors
@@ -40,7 +40,7 @@ impl Reactor {
     pub(crate) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) -> io::Result<()> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.loops.len();
         let running = self.loops.get(turn).expect("there is at least one loop");
-        running.event_loop.adopt(accepted, service, Some(Arc::clone(&self.pool)), drop)
+        running.event_loop.adopt(accepted, service, Some(Arc::clone(&self.pools)), drop)
     }
 
     /// Has threads that have come to rest give back memory.
@@ -62,7 +62,7 @@ impl Reactor {
         ];
         let named = LOOP_NAMES.iter().zip(loops);
         figures.extend(named.map(|(name, one)| (name.as_str(), Figure::Group(one.figures()))));
-        figures.push(("pool", Figure::Group(self.pool.statistics())));
+        figures.extend(self.pools.statistics());
         figures
     }
 }

@@ -4,6 +4,7 @@ use crate::buffer::LargeBuffers;
 use crate::large_requests::LargeRequests;
 use crate::live_set::LiveSet;
 use crate::overload::{Admitter, Overload, OverloadTarget, Served};
+use crate::placement::Placement;
 use crate::statistics::{
     CompressionStatistics, CompressorCounters, ConnectionStatistics, Figure, NetworkStatistics,
     TransportStatistics,
@@ -42,15 +43,44 @@ pub(crate) struct Shared {
     /// One for each thread model, by its number: a model with little to do says nothing of the others'
     /// queues.
     admitters: [Admitter; ServiceExecutor::ALL.len()],
-    /// For what waits for the elastic pool.
-    pool_admitter: Admitter,
-    /// Requests that were offloaded, and the microseconds that executing them took.
-    offloaded: AtomicU64,
-    offloaded_us: AtomicU64,
+    /// For what waits for the elastic pools.
+    brief_admission: PoolAdmission,
+    long_admission: PoolAdmission,
     pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
     sessions: LiveSet<Session, NetworkStatistics>,
+}
+
+/// The admission of one elastic pool.
+pub(crate) struct PoolAdmission {
+    admitter: Admitter,
+    /// Requests that were offloaded, and the microseconds that executing them took.
+    offloaded: AtomicU64,
+    offloaded_us: AtomicU64,
+}
+
+impl PoolAdmission {
+    fn new(target: OverloadTarget) -> Self {
+        let admitter = Admitter::new(target, Instant::now());
+        Self { admitter, offloaded: AtomicU64::new(0), offloaded_us: AtomicU64::new(0) }
+    }
+
+    /// A request has waited for the pool.
+    pub(crate) fn waited(&self, session: &Session, wait: Duration) {
+        if !session.is_on_lane() {
+            self.admitter.note_wait(wait, Instant::now(), || Served {
+                requests: self.offloaded.load(Ordering::Relaxed),
+                time: Duration::from_micros(self.offloaded_us.load(Ordering::Relaxed)),
+            });
+        }
+    }
+
+    /// A request that was offloaded is executed.
+    pub(crate) fn executed(&self, execute: Duration) {
+        self.offloaded.fetch_add(1, Ordering::Relaxed);
+        self.offloaded_us.fetch_add(execute.as_micros() as u64, Ordering::Relaxed);
+    }
 }
 
 /// Tells the service of a session's end.
@@ -85,9 +115,8 @@ impl Shared {
         Arc::new(Self {
             max_connections: AtomicUsize::new(options.max_connections),
             admitters: ServiceExecutor::ALL.map(|_| Admitter::new(options.overload, Instant::now())),
-            pool_admitter: Admitter::new(options.overload, Instant::now()),
-            offloaded: AtomicU64::new(0),
-            offloaded_us: AtomicU64::new(0),
+            brief_admission: PoolAdmission::new(options.overload),
+            long_admission: PoolAdmission::new(options.overload),
             created: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             unserved: AtomicU64::new(0),
@@ -148,24 +177,19 @@ impl Shared {
             Some((admitter.check(queue, now, || self.timing.served())?, admitter))
         });
         // Connections mostly repeat themselves.
-        let for_pool = || Some((self.pool_admitter.foresee()?, &self.pool_admitter));
-        at_home.or_else(|| session.was_offloaded().then(for_pool).flatten())
+        at_home.or_else(|| {
+            let admitter = &self.pool_admission(session.last_placement())?.admitter;
+            Some((admitter.foresee()?, admitter))
+        })
     }
 
-    /// A request has waited for the elastic pool.
-    pub(crate) fn waited_for_pool(&self, session: &Session, wait: Duration) {
-        if !session.is_on_lane() {
-            self.pool_admitter.note_wait(wait, Instant::now(), || Served {
-                requests: self.offloaded.load(Ordering::Relaxed),
-                time: Duration::from_micros(self.offloaded_us.load(Ordering::Relaxed)),
-            });
+    /// The admission of the pool that has what is placed so run.
+    pub(crate) const fn pool_admission(&self, placement: Placement) -> Option<&PoolAdmission> {
+        match placement {
+            Placement::Brief => Some(&self.brief_admission),
+            Placement::Long => Some(&self.long_admission),
+            Placement::Home | Placement::Anywhere => None,
         }
-    }
-
-    /// A request that was offloaded is executed.
-    pub(crate) fn count_offloaded(&self, execute: Duration) {
-        self.offloaded.fetch_add(1, Ordering::Relaxed);
-        self.offloaded_us.fetch_add(execute.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// The admission of one thread model.
@@ -173,17 +197,19 @@ impl Shared {
         self.admitters.get(model as usize)
     }
 
-    /// The figures of the admission of one thread model, and of the pool.
+    /// The figures of the admission of one thread model, and of the pools.
     pub(crate) fn admission_figures(&self, model: ServiceExecutor) -> Vec<(&'static str, Figure)> {
         let mut figures = self.admitter(model).map(Admitter::statistics).unwrap_or_default();
-        figures.push(("pool", Figure::Group(self.pool_admitter.statistics())));
+        figures.push(("pool", Figure::Group(self.brief_admission.admitter.statistics())));
+        figures.push(("longPool", Figure::Group(self.long_admission.admitter.statistics())));
         figures
     }
 
-    /// Changes the admission under overload of every model and of the pool; it begins anew.
+    /// Changes the admission under overload of every model and of the pools; it begins anew.
     pub(crate) fn set_overload(&self, target: OverloadTarget) {
         let now = Instant::now();
-        let all = self.admitters.iter().chain([&self.pool_admitter]);
+        let of_pools = [&self.brief_admission.admitter, &self.long_admission.admitter];
+        let all = self.admitters.iter().chain(of_pools);
         all.for_each(|admitter| admitter.set_target(target, now));
     }
 

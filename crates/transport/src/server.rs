@@ -105,9 +105,9 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the limits of the elastic pool.
+    /// Changes the limits of each elastic pool.
     pub fn set_pool(&self, options: PoolOptions) {
-        self.executors.pool.set_options(options);
+        self.executors.pools.set_options(options);
     }
 
     /// Changes the options of the `adaptive` model; its number of queues counts when it starts.

@@ -75,8 +75,8 @@ pub struct Session {
     priority: bool,
     /// When it leaves the lane, it gets a thread of its own, whatever the model is.
     wants_thread: AtomicBool,
-    /// The last request was offloaded, so that the next one may well be.
-    was_offloaded: AtomicBool,
+    /// Where the last request was executed, and so the next one may well be.
+    last_placement: PlacementCell,
     ending: AtomicBool,
     /// The sweeper ended it because its client did not read.
     gave_up_sending: AtomicBool,
@@ -125,7 +125,7 @@ impl Session {
             placement: PlacementCell::new(Placement::Anywhere),
             offloaded_since_us: AtomicU64::new(0),
             pool_wait_us: AtomicU64::new(0),
-            was_offloaded: AtomicBool::new(false),
+            last_placement: PlacementCell::new(Placement::Home),
             outlasting_length: AtomicU32::new(0),
             executor: AtomicU8::new(ServiceExecutor::default() as u8),
             lane: AtomicU8::new(Lane::Off as u8),
@@ -227,17 +227,31 @@ impl Session {
         self.placement() != Placement::Home
     }
 
-    /// Ready when the request may block. Otherwise it is moved to a thread where it may, and this is polled
-    /// again there.
+    /// Whether the request in work is where only what is short shall run, although it may block there.
+    #[must_use]
+    pub fn runs_briefly(&self) -> bool {
+        self.placement() == Placement::Brief
+    }
+
+    /// Ready when the request may compute for long. Otherwise it is moved to a thread where it may, and this is
+    /// polled again there.
     pub fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.placement.poll_offload(context).is_pending() {
+        self.offloaded(self.placement.poll_offload(context))
+    }
+
+    /// Ready when the request may block. Otherwise it is moved to a thread where it may for what is short, and
+    /// this is polled again there.
+    pub fn poll_offload_briefly(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.offloaded(self.placement.poll_offload_briefly(context))
+    }
+
+    fn offloaded(&self, polled: Poll<()>) -> Poll<()> {
+        if polled.is_pending() {
             self.offloaded_since_us.store(self.micros_open() + 1, Ordering::Relaxed);
-            return Poll::Pending;
-        }
-        if self.offloaded_since_us.load(Ordering::Relaxed) != 0 {
+        } else if self.offloaded_since_us.load(Ordering::Relaxed) != 0 {
             self.arrived_on_pool();
         }
-        Poll::Ready(())
+        polled
     }
 
     fn arrived_on_pool(&self) {
@@ -245,7 +259,9 @@ impl Session {
         let since = self.offloaded_since_us.swap(0, Ordering::Relaxed);
         let wait = (now + 1).saturating_sub(since);
         self.pool_wait_us.fetch_add(wait, Ordering::Relaxed);
-        self.shared.waited_for_pool(self, Duration::from_micros(wait));
+        if let Some(admission) = self.shared.pool_admission(self.placement()) {
+            admission.waited(self, Duration::from_micros(wait));
+        }
     }
 
     /// How long the request in work has waited for a thread of the elastic pool.
@@ -254,25 +270,25 @@ impl Session {
         Duration::from_micros(self.pool_wait_us.load(Ordering::Relaxed))
     }
 
-    /// The request is executed: how long it has waited for the pool, if it was offloaded.
+    /// The request is executed: how long it has waited for the pools, if it was offloaded.
     pub(crate) fn take_pool_wait(&self) -> Option<Duration> {
-        let offloaded = self.placement() == Placement::Pool;
-        self.was_offloaded.store(offloaded, Ordering::Relaxed);
-        offloaded.then(|| Duration::from_micros(self.pool_wait_us.swap(0, Ordering::Relaxed)))
+        let placement = self.placement();
+        self.last_placement.set(placement);
+        placement.is_on_pool().then(|| Duration::from_micros(self.pool_wait_us.swap(0, Ordering::Relaxed)))
     }
 
-    /// Whether the request before was offloaded.
-    pub(crate) fn was_offloaded(&self) -> bool {
-        self.was_offloaded.load(Ordering::Relaxed)
+    /// Where the request before was executed.
+    pub(crate) fn last_placement(&self) -> Placement {
+        self.last_placement.get()
     }
 
-    /// What the request that was just executed on the pool tells of others: the length of its message, if it
-    /// took long.
+    /// What the request that was just executed on a pool tells of others: the length of its message, if it
+    /// computed for long.
     pub(crate) fn note_outlasting(&self, length: Option<usize>) {
         self.outlasting_length.store(length.unwrap_or(0) as u32, Ordering::Relaxed);
     }
 
-    /// Whether a message of this length, the next one, will need the pool, as far as the last one tells.
+    /// Whether a message of this length, the next one, will compute for long, as far as the last one tells.
     pub(crate) fn foresees_pool(&self, length: usize) -> bool {
         self.outlasting_length.load(Ordering::Relaxed) as usize == length
             && self.placement() == Placement::Home

@@ -3,6 +3,7 @@
 use crate::buffer::{is_small, keep_output, spare_output};
 use crate::large_requests::LARGE;
 use crate::overload::{Admitter, Overload};
+use crate::placement::Placement;
 use crate::service::ReplyKind;
 use crate::timing::RequestTimes;
 use crate::{
@@ -501,8 +502,13 @@ impl<'s> RequestClock<'s> {
         if !refused && let Some(wait) = session.take_pool_wait() {
             self.times.queue += wait;
             self.times.execute = self.times.execute.saturating_sub(wait);
-            session.shared.count_offloaded(self.times.execute);
-            session.note_outlasting((self.times.execute >= OUTLASTS).then_some(length));
+            let placement = session.last_placement();
+            if let Some(admission) = session.shared.pool_admission(placement) {
+                admission.executed(self.times.execute);
+            }
+            // Elsewhere it waited for the disk.
+            let outlasts = placement == Placement::Long && self.times.execute >= OUTLASTS;
+            session.note_outlasting(outlasts.then_some(length));
         }
         if refused && let Some(admitter) = self.refuser {
             admitter.count_refused();

@@ -2,15 +2,14 @@
 //!
 //! ```text
 //!                       wake ──▶ placement? ── Home, Anywhere ──▶ home queue ──▶ a thread of the model polls
-//!                                    └──────── Pool ───────────▶ elastic pool ──▶ a pool thread polls
+//!                                    └──────── Brief, Long ────▶ elastic pool ──▶ a pool thread polls
 //! ```
-//! A task that must not block where it is calls [`crate::Session::poll_offload`]: its placement becomes
-//! `Pool`, it wakes itself, and the next poll happens on the pool. Before it waits for its next request, it
-//! is placed at home again.
+//! A task that must not block where it is calls [`crate::Session::poll_offload_briefly`], or
+//! [`crate::Session::poll_offload`] when it computes for long: its placement becomes a pool, it wakes itself,
+//! and the next poll happens there. Before it waits for its next request, it is placed at home again.
 
 use crate::Session;
-use crate::placement::Placement;
-use crate::pool::Pool;
+use crate::pool::Pools;
 use async_task::{ScheduleInfo, WithInfo};
 use std::sync::Arc;
 
@@ -24,20 +23,18 @@ pub(crate) trait TaskQueue: Send + Sync + 'static {
 }
 
 /// Makes a connection's future a task of `home` and has it polled for the first time.
-pub(crate) fn spawn<F, Q>(future: F, session: Arc<Session>, home: Arc<Q>, pool: Option<Arc<Pool>>)
+pub(crate) fn spawn<F, Q>(future: F, session: Arc<Session>, home: Arc<Q>, pools: Option<Arc<Pools>>)
 where
     F: Future<Output = ()> + Send + 'static,
     Q: TaskQueue,
 {
-    let schedule = move |task: Task, info: ScheduleInfo| match &pool {
-        Some(pool) if session.placement() == Placement::Pool => {
-            if info.woken_while_running {
-                pool.push_again(task)
-            } else {
-                pool.push(task)
-            }
-        }
-        _ => home.push(task),
+    let schedule = move |task: Task, info: ScheduleInfo| match pools
+        .as_ref()
+        .and_then(|pools| pools.of(session.placement()))
+    {
+        Some(pool) if info.woken_while_running => pool.push_again(task),
+        Some(pool) => pool.push(task),
+        None => home.push(task),
     };
     let (task, handle) = async_task::spawn(future, WithInfo(schedule));
     handle.detach();

@@ -442,7 +442,7 @@ impl FindSource {
             collection.check_alive()?;
             match self.executor.check_capped_position(scheduling.tier()) {
                 Err(error) if error.would_block() => {
-                    scheduling.offload().await;
+                    scheduling.offload_briefly().await;
                     self.executor.check_capped_position(ReadTier::Any)?;
                 }
                 checked => checked?,

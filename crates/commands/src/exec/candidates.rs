@@ -20,6 +20,8 @@ pub(crate) enum Gathered {
     Enough,
     /// The slice is used up: end it with [`Scheduling::end_slice`] and go on.
     Yield,
+    /// More is not in memory: go on after [`Scheduling::leave_memory`].
+    WouldBlock,
     /// There are no more.
     End,
 }
@@ -101,9 +103,13 @@ impl<'c> Candidates<'c> {
                 Ok(Gathered::Enough)
             }
             Pause::End => Ok(Gathered::End),
-            Pause::Sliced | Pause::WouldBlock => {
+            Pause::Sliced => {
                 self.slice = None;
                 Ok(Gathered::Yield)
+            }
+            Pause::WouldBlock => {
+                self.slice = None;
+                Ok(Gathered::WouldBlock)
             }
         }
     }

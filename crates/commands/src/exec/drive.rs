@@ -54,6 +54,11 @@ impl<'c> Slices<'c> {
         self.scheduling.end_slice().await
     }
 
+    async fn leave_memory(&mut self) -> CommandResult {
+        self.current = None;
+        self.scheduling.leave_memory().await
+    }
+
     /// Runs until the sink stops it or there is no more. Others are let in between slices; what an event loop
     /// cannot do in its slice goes on where it may block.
     ///
@@ -67,7 +72,8 @@ impl<'c> Slices<'c> {
         loop {
             let slice = self.current.get_or_insert_with(|| self.scheduling.slice());
             match read.run(slice, &mut sink)? {
-                Pause::Sliced | Pause::WouldBlock => self.end().await?,
+                Pause::Sliced => self.end().await?,
+                Pause::WouldBlock => self.leave_memory().await?,
                 pause => {
                     self.scheduling.interrupt().check()?;
                     return Ok(pause);

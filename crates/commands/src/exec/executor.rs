@@ -358,7 +358,7 @@ impl Stream {
             });
             scan.figures.returned += returned;
             match pause? {
-                Pause::Stopped if outlasts => return Ok(Pause::WouldBlock),
+                Pause::Stopped if outlasts => return Ok(Pause::Sliced),
                 Pause::End if self.current + 1 < self.scans.len() => self.current += 1,
                 pause => return Ok(pause),
             }

@@ -30,6 +30,7 @@
 //!     match gathered {
 //!         Gathered::Enough => walk.refresh(),
 //!         Gathered::Yield => context.scheduling().end_slice().await?,
+//!         Gathered::WouldBlock => context.scheduling().leave_memory().await?,
 //!         Gathered::End => break,
 //!     }
 //! }

@@ -98,7 +98,7 @@ impl Statement<'_> {
         let scheduling = context.scheduling();
         match self.modify_within(document_key, scheduling.tier()).await {
             Err(refusal) if refusal.would_block() => {
-                scheduling.offload().await;
+                scheduling.offload_briefly().await;
                 Ok(self.modify_within(document_key, ReadTier::Any).await?)
             }
             result => Ok(result?),
@@ -302,6 +302,7 @@ pub(crate) async fn modify_one(
         match gathered {
             Gathered::Enough => {}
             Gathered::Yield => context.scheduling().end_slice().await?,
+            Gathered::WouldBlock => context.scheduling().leave_memory().await?,
             Gathered::End => break,
         }
     }
@@ -330,6 +331,7 @@ pub(crate) async fn modify_many(
         match gathered? {
             Gathered::Enough => {}
             Gathered::Yield => context.scheduling().end_slice().await?,
+            Gathered::WouldBlock => context.scheduling().leave_memory().await?,
             Gathered::End => break,
         }
         if context.scheduling().may_block() {

@@ -145,7 +145,7 @@ async fn check_out(
                 table.create(&context.writing()).await?;
             }
             Err(CheckOutError::Read(error)) if error.would_block() && tier != ReadTier::Any => {
-                context.offload().await;
+                context.offload_briefly().await;
                 tier = ReadTier::Any;
             }
             Err(error) => return Err(error),
@@ -199,7 +199,7 @@ impl Retry {
         let view = context.writing().view;
         match read(&self.write, view, context.scheduling().tier()) {
             Err(error) if error.would_block() => {
-                context.offload().await;
+                context.offload_briefly().await;
                 Ok(read(&self.write, view, ReadTier::Any)?)
             }
             result => Ok(result?),

@@ -57,7 +57,7 @@ pub(crate) async fn insert_documents(
     let within = |tier| OperationContext { tier, ..*writing };
     let mut report = collection.insert_from(&within(scheduling.tier()), documents, first, ordered).await;
     if let Some(settled) = report.would_block_at() {
-        scheduling.offload().await;
+        scheduling.offload_briefly().await;
         let rest = collection.insert_from(&within(ReadTier::Any), documents, settled, ordered).await;
         report.errors.retain(|(_, error)| !error.would_block());
         report.errors.extend(rest.errors);

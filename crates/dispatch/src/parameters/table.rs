@@ -291,12 +291,12 @@ parameters! {
     ServiceEventLoops "serviceEventLoops" integer(0, 0, 1024), "threads", fixed(),
         "Event loops of `reactor`, rings of `coroutine`; 0 for one per core.";
     PoolIdle "servicePoolIdleMillis" integer(30_000, 1, DAY_MS), "ms", runtime(),
-        "How long a thread of the pool beyond the minimum stays without work. The pool does what event \
-        loops must not: read the disk, compute for long.";
+        "How long a thread of a pool beyond the minimum stays without work. The pools do what event loops \
+        must not: one reads the disk, one computes for long.";
     PoolMaxThreads "servicePoolMaxThreads" integer(0, 0, 4096), "threads", runtime(),
-        "The most threads of the pool; 0 for four per core, and 16 at least.";
+        "The most threads of each pool; 0 for four per core, and 16 at least.";
     PoolMinThreads "servicePoolMinThreads" integer(1, 0, 4096), "threads", runtime(),
-        "Threads of the pool that are kept although they have nothing to do.";
+        "Threads of each pool that are kept although they have nothing to do.";
     UnreadRepliesMax "unreadRepliesMaxBytes" integer(0, 0, i64::MAX), "bytes", runtime(),
         "Memory for replies that clients have not taken, over all connections. Beyond it requests wait, and \
         the connections that have taken nothing for longest are ended. 0 takes a sixteenth of the memory \

@@ -26,7 +26,7 @@ mod tests;
 use crate::busy_poll::BusyPoll;
 use crate::event_loop::LoopHooks;
 use crate::executors::AcceptedSession;
-use crate::pool::Pool;
+use crate::pool::Pools;
 use crate::reactor::Reactor;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
@@ -46,7 +46,7 @@ pub(crate) enum Coroutine {
 pub(crate) struct Rings {
     rings: Vec<RunningRing>,
     next: AtomicUsize,
-    pool: Arc<Pool>,
+    pools: Arc<Pools>,
 }
 
 impl Coroutine {
@@ -57,11 +57,11 @@ impl Coroutine {
     pub(crate) fn start(
         threads: usize,
         hooks: &Arc<dyn LoopHooks>,
-        pool: Arc<Pool>,
+        pools: Arc<Pools>,
         may_use_io_uring: bool,
     ) -> io::Result<Self> {
         if may_use_io_uring {
-            match Rings::start(threads.max(1), hooks, &pool) {
+            match Rings::start(threads.max(1), hooks, &pools) {
                 Ok(rings) => return Ok(Self::Rings(rings)),
                 Err(error) => {
                     tracing::warn!(target: "network", %error,
@@ -71,7 +71,7 @@ impl Coroutine {
         } else {
             tracing::info!(target: "network", "io_uring is switched off; coroutines run on epoll");
         }
-        Reactor::start("coroutine", threads, hooks, pool).map(Self::Epoll)
+        Reactor::start("coroutine", threads, hooks, pools).map(Self::Epoll)
     }
 
     /// # Errors
@@ -105,17 +105,17 @@ impl Coroutine {
 }
 
 impl Rings {
-    fn start(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: &Arc<Pool>) -> io::Result<Self> {
+    fn start(threads: usize, hooks: &Arc<dyn LoopHooks>, pools: &Arc<Pools>) -> io::Result<Self> {
         let start =
-            |index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks), BusyPoll::beside(pool));
+            |index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks), BusyPoll::beside(pools));
         let rings = (0..threads).map(start).collect::<io::Result<_>>()?;
-        Ok(Self { rings, next: AtomicUsize::new(0), pool: Arc::clone(pool) })
+        Ok(Self { rings, next: AtomicUsize::new(0), pools: Arc::clone(pools) })
     }
 
     fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.rings.len();
         let ring = self.rings.get(turn).expect("there is at least one ring");
-        ring.adopt(accepted, service, &self.pool);
+        ring.adopt(accepted, service, &self.pools);
     }
 
     fn figures(&self) -> Vec<(&'static str, Figure)> {
@@ -126,7 +126,7 @@ impl Rings {
         ];
         let named = RING_NAMES.iter().zip(&self.rings);
         figures.extend(named.map(|(name, ring)| (name.as_str(), Figure::Group(ring.figures()))));
-        figures.push(("pool", Figure::Group(self.pool.statistics())));
+        figures.extend(self.pools.statistics());
         figures
     }
 }

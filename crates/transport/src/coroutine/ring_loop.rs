@@ -9,7 +9,7 @@ use crate::event_loop::LoopHooks;
 use crate::executors::{AcceptedSession, drive};
 use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
-use crate::pool::Pool;
+use crate::pool::Pools;
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
@@ -135,7 +135,7 @@ impl RunningRing {
     }
 
     /// Serves the connection on this ring.
-    pub(super) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>, pool: &Arc<Pool>) {
+    pub(super) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>, pools: &Arc<Pools>) {
         let AcceptedSession { registered, socket, input } = accepted;
         let session = Arc::clone(registered.session());
         session.place(Placement::Home);
@@ -149,7 +149,7 @@ impl RunningRing {
             }
             drop(registered);
         };
-        spawn(future, served, Arc::clone(&self.home.queue), Some(Arc::clone(pool)));
+        spawn(future, served, Arc::clone(&self.home.queue), Some(Arc::clone(pools)));
     }
 
     /// Has the thread give back memory if it has come to rest.

@@ -1,10 +1,14 @@
-//! The elastic pool: threads that may block, for what an event loop must not do itself.
+//! The elastic pools: threads that may block, for what an event loop must not do itself.
 //!
-//! Its tasks either compute (slices of scans) or wait for the disk. More threads than cores help only the
-//! latter, so beyond the number of cores a thread is started only when a task has waited and the kernel says
-//! that the others are blocked, and one ends when more than cores compute ([`runnable`]). [`queue`] has the
-//! rules; here are the threads. They lower their own priority and offer the processor now and then
-//! ([`let_others_run`]), so that event loops, whose work is short and keeps clients waiting, get it.
+//! What is short there (a read that is not in memory) has a pool of its own, whose threads compete with event
+//! loops as equals; what computes for long has another one, whose threads lower their own priority, so that
+//! all that is short and keeps clients waiting goes first. Threads of both offer the processor now and then
+//! ([`let_others_run`]).
+//!
+//! Tasks either compute or wait for the disk. More threads than cores help only the latter, so beyond the
+//! number of cores a thread is started only when a task has waited and the kernel says that the others are
+//! blocked, and one ends when more than cores compute ([`runnable`]). [`queue`] has the rules; here are the
+//! threads.
 
 mod offer;
 mod queue;
@@ -19,6 +23,7 @@ use crate::event_loop::LoopHooks;
 use crate::idle::{IdleWatch, give_back};
 use crate::niceness;
 use crate::options::usable_processors;
+use crate::placement::Placement;
 use crate::statistics::Figure;
 use crate::task::Task;
 use crate::vital;
@@ -32,15 +37,58 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much a pool thread yields to event loops (setpriority(2)): a tenth of the processor time when both
-/// want all of it.
-const NICENESS: i32 = 10;
+/// How much a thread that computes for long yields to others (setpriority(2)): a tenth of the processor
+/// time when both want all of it.
+pub(crate) const NICENESS: i32 = 10;
 /// A thread that offers the processor loses the rest of its slice, and with the usual ones of some
 /// milliseconds, which count ten times for a nicer thread, that is a hundred times what it has used: where
 /// the processors are full, it would wait for tenths of a second. So it has the shortest slice there is.
 const SLICE: Duration = Duration::from_micros(100);
 /// Scans and aggregations recurse no deeper than requests do elsewhere.
 pub(crate) const STACK_BYTES: usize = 8 * 1024 * 1024;
+
+/// Where the tasks of event loops go that must not run there.
+pub(crate) struct Pools {
+    /// For what is short.
+    pub(crate) brief: Arc<Pool>,
+    /// For what computes for long.
+    pub(crate) long: Arc<Pool>,
+}
+
+impl Pools {
+    /// # Errors
+    /// The kernel has no thread left.
+    pub(crate) fn start(options: PoolOptions, cores: usize) -> io::Result<Arc<Self>> {
+        let brief = Pool::start("pool", options, cores, 0)?;
+        let long = Pool::start("longpool", options, cores, NICENESS)?;
+        Ok(Arc::new(Self { brief, long }))
+    }
+
+    /// The pool that has the tasks of this placement run; `None`: their home has.
+    pub(crate) fn of(&self, placement: Placement) -> Option<&Pool> {
+        match placement {
+            Placement::Brief => Some(&self.brief),
+            Placement::Long => Some(&self.long),
+            Placement::Home | Placement::Anywhere => None,
+        }
+    }
+
+    /// Changes the limits of each.
+    pub(crate) fn set_options(&self, options: PoolOptions) {
+        [&self.brief, &self.long].into_iter().for_each(|pool| pool.set_options(options));
+    }
+
+    /// Whether any thread runs a task.
+    pub(crate) fn are_working(&self) -> bool {
+        self.brief.is_working() || self.long.is_working()
+    }
+
+    /// What each counts, under its name in statistics.
+    pub(crate) fn statistics(&self) -> [(&'static str, Figure); 2] {
+        [("pool", &self.brief), ("longPool", &self.long)]
+            .map(|(name, pool)| (name, Figure::Group(pool.statistics())))
+    }
+}
 
 /// See the module. Dropping it stops it.
 pub(crate) struct Pool {
@@ -53,6 +101,8 @@ struct Core {
     queue: PoolQueue<Task>,
     census: Census,
     cores: usize,
+    /// How much nicer its threads are than event loops.
+    niceness: i32,
     /// Threads that were started and are not in the census yet.
     starting: AtomicUsize,
     panicked: AtomicU64,
@@ -71,13 +121,19 @@ impl Pool {
     ///
     /// # Errors
     /// The kernel has no thread left.
-    pub(crate) fn start(name: &'static str, options: PoolOptions, cores: usize) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(
+        name: &'static str,
+        options: PoolOptions,
+        cores: usize,
+        niceness: i32,
+    ) -> io::Result<Arc<Self>> {
         let cores = cores.max(1);
         let core = Arc::new(Core {
             name,
             queue: PoolQueue::new(options, cores),
             census: Census::default(),
             cores,
+            niceness,
             starting: AtomicUsize::new(0),
             panicked: AtomicU64::new(0),
             working: AtomicUsize::new(0),
@@ -218,7 +274,7 @@ fn control(core: &Arc<Core>) {
 fn work(core: &Arc<Core>) {
     let counted = core.census.count();
     core.starting.fetch_sub(1, Ordering::Relaxed);
-    niceness::shift(NICENESS);
+    niceness::shift(core.niceness);
     niceness::set_slice(SLICE);
     WORKS_FOR.set(Arc::as_ptr(core));
     offer::begin();

@@ -197,7 +197,7 @@ fn spawn(pool: &Arc<Pool>, future: impl Future<Output = ()> + Send + 'static) {
 }
 
 fn start(options: PoolOptions) -> Arc<Pool> {
-    Pool::start("testpool", options, 2).expect("the system has threads left")
+    Pool::start("testpool", options, 2, 0).expect("the system has threads left")
 }
 
 fn receive<T>(receiver: &Receiver<T>) -> T {
@@ -362,15 +362,19 @@ fn stopping_runs_what_is_queued_and_drops_what_comes_later() {
 }
 
 #[test]
-fn threads_of_the_pool_yield_to_others() {
+fn what_computes_for_long_yields_to_others_and_what_is_short_does_not() {
     let own_niceness = || rustix::process::getpriority_process(None).expect("Linux says");
     let usual = own_niceness();
-    let pool = start(options(1, 1));
-    let (sender, done) = mpsc::channel();
-    spawn(&pool, async move { sender.send(own_niceness()).expect("the test waits") });
-    assert_eq!(receive(&done), (usual + NICENESS).min(19));
+    let pools = Pools::start(options(1, 1), 2).expect("the system has threads left");
+    for (placement, niceness) in [(Placement::Brief, usual), (Placement::Long, (usual + NICENESS).min(19))] {
+        let (sender, done) = mpsc::channel();
+        let pool = if placement == Placement::Brief { &pools.brief } else { &pools.long };
+        spawn(pool, async move { sender.send(own_niceness()).expect("the test waits") });
+        assert_eq!(receive(&done), niceness, "{placement:?}");
+    }
     assert_eq!(own_niceness(), usual, "the whole process was slowed");
-    stop(&pool);
+    stop(&pools.brief);
+    stop(&pools.long);
 }
 
 #[test]
@@ -395,7 +399,7 @@ fn threads_of_the_pool_offer_the_processor_now_and_then() {
         Some(offer::last() > Some(since))
     };
     let offered = move || [OFFER_EVERY - Duration::from_nanos(1), OFFER_EVERY].map(offers_after);
-    let pool = Pool::start("testpool", options(1, 1), 2).expect("the system has threads left");
+    let pool = Pool::start("testpool", options(1, 1), 2, 0).expect("the system has threads left");
     let (sender, done) = mpsc::channel();
     spawn(&pool, async move { sender.send(offered()).expect("the test waits") });
     assert_eq!(receive(&done), [Some(false), Some(true)]);

@@ -1,10 +1,10 @@
-//! The offload cell: a connection that moves to the pool for a request and comes home for the next, while
-//! others wake it.
+//! The offload cell: a connection that moves to a pool for a request, from one pool to the other, and comes home
+//! for the next, while others wake it.
 
 use crate::Session;
 use crate::check;
 use crate::placement::{Placement, PlacementCell};
-use crate::pool::{Pool, options};
+use crate::pool::{Pool, Pools, options};
 use crate::queue::Worker;
 use crate::runs::{Signal, drive, own_queue};
 use crate::task::spawn;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 shuttle::thread_local! {
-    static ON_POOL: Cell<bool> = Cell::new(false);
+    static WORKS_FOR: Cell<Option<Placement>> = Cell::new(None);
 }
 
-/// Whether the calling thread belongs to the pool.
-pub(crate) fn on_pool() -> bool {
-    ON_POOL.with(Cell::get)
+/// Which pool the calling thread belongs to.
+pub(crate) fn works_for() -> Option<Placement> {
+    WORKS_FOR.with(Cell::get)
 }
 
 /// Asserts at every poll that the task is where it belongs, and nowhere else at the same time.
@@ -31,8 +31,9 @@ async fn guarded(session: Arc<Session>, future: impl Future<Output = ()>) {
     let mut future = pin!(future);
     poll_fn(|context| {
         assert!(!polled.swap(true, Ordering::SeqCst), "polled twice at once");
-        let wanted = session.placement() == Placement::Pool;
-        assert_eq!(on_pool(), wanted, "polled in the wrong place: {:?}", session.placement());
+        let placement = session.placement();
+        let wanted = placement.is_on_pool().then_some(placement);
+        assert_eq!(works_for(), wanted, "polled in the wrong place");
         let result = future.as_mut().poll(context);
         polled.store(false, Ordering::SeqCst);
         result
@@ -44,38 +45,48 @@ async fn guarded(session: Arc<Session>, future: impl Future<Output = ()>) {
 async fn serve(session: Arc<Session>, request: Arc<Signal>, answered: Arc<AtomicUsize>) {
     for _ in 0..2 {
         request.wait().await;
-        poll_fn(|context| session.placement.poll_offload(context)).await;
-        assert!(on_pool(), "blocking work on the event loop");
+        poll_fn(|context| session.placement.poll_offload_briefly(context)).await;
+        assert_eq!(works_for(), Some(Placement::Brief), "blocking work on the event loop");
         thread::yield_now();
         session.placement.come_home();
         answered.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-fn start_pool() -> (Arc<Pool>, thread::JoinHandle<()>) {
-    let pool = Arc::new(Pool::new(options(0, 2)));
-    let controlled = Arc::clone(&pool);
-    let controller = thread::spawn(move || {
-        let mut workers = Vec::new();
-        while controlled.watch() {
-            let pool = Arc::clone(&controlled);
-            workers.push(thread::spawn(move || {
-                ON_POOL.with(|on_pool| on_pool.set(true));
-                let mut worker = Worker::new();
-                while let Some(task) = pool.next(&mut worker) {
-                    task.run();
-                }
-            }));
-        }
-        workers.into_iter().for_each(|worker| worker.join().expect("tasks do not panic"));
+fn start_pools() -> (Arc<Pools>, [thread::JoinHandle<()>; 2]) {
+    let [brief, long] = [Placement::Brief, Placement::Long].map(|name| Pool::new(name, options(0, 2)));
+    let pools = Arc::new(Pools { brief, long });
+    let controllers = [Placement::Brief, Placement::Long].map(|name| {
+        let pools = Arc::clone(&pools);
+        thread::spawn(move || control(&pools, name))
     });
-    (pool, controller)
+    (pools, controllers)
+}
+
+fn control(pools: &Arc<Pools>, name: Placement) {
+    let mut workers = Vec::new();
+    while pools.of(name).expect("a pool").watch() {
+        let pools = Arc::clone(pools);
+        workers.push(thread::spawn(move || {
+            WORKS_FOR.with(|works_for| works_for.set(Some(name)));
+            let mut worker = Worker::new();
+            while let Some(task) = pools.of(name).expect("a pool").next(&mut worker) {
+                task.run();
+            }
+        }));
+    }
+    workers.into_iter().for_each(|worker| worker.join().expect("tasks do not panic"));
+}
+
+fn stop(pools: &Pools, controllers: [thread::JoinHandle<()>; 2]) {
+    [&pools.brief, &pools.long].into_iter().for_each(Pool::stop);
+    controllers.into_iter().for_each(|controller| controller.join().expect("no panic"));
 }
 
 #[test]
 fn a_connection_is_polled_where_it_belongs() {
     check(|| {
-        let (pool, controller) = start_pool();
+        let (pools, controllers) = start_pools();
         let home = own_queue();
         let session = Arc::new(Session { placement: PlacementCell::new(Placement::Home) });
         let (request, answered) = (Arc::new(Signal::default()), Arc::new(AtomicUsize::new(0)));
@@ -84,7 +95,7 @@ fn a_connection_is_polled_where_it_belongs() {
             guarded(Arc::clone(&session), served),
             Arc::clone(&session),
             Arc::clone(&home),
-            Some(Arc::clone(&pool)),
+            Some(Arc::clone(&pools)),
         );
         let client = {
             let (request, answered, owner) = (Arc::clone(&request), Arc::clone(&answered), thread::current());
@@ -108,8 +119,7 @@ fn a_connection_is_polled_where_it_belongs() {
         drive(&home, || answered.load(Ordering::SeqCst) == 2);
         client.join().expect("no panic");
         disturber.join().expect("no panic");
-        pool.stop();
-        controller.join().expect("no panic");
+        stop(&pools, controllers);
     });
 }
 
@@ -127,28 +137,29 @@ async fn requeue() {
 }
 
 #[test]
-fn slices_stay_on_the_pool_and_end_at_home() {
+fn what_turns_out_long_changes_pools_stays_there_and_ends_at_home() {
     check(|| {
-        let (pool, controller) = start_pool();
+        let (pools, controllers) = start_pools();
         let home = own_queue();
         let answered = Arc::new(AtomicUsize::new(0));
         for _ in 0..2 {
             let session = Arc::new(Session { placement: PlacementCell::new(Placement::Home) });
             let (working, answered) = (Arc::clone(&session), Arc::clone(&answered));
             let scan = async move {
+                poll_fn(|context| working.placement.poll_offload_briefly(context)).await;
                 poll_fn(|context| working.placement.poll_offload(context)).await;
                 requeue().await;
-                assert!(on_pool(), "a slice on the event loop");
+                poll_fn(|context| working.placement.poll_offload_briefly(context)).await;
+                assert_eq!(works_for(), Some(Placement::Long), "a slice elsewhere");
                 working.placement.come_home();
                 requeue().await;
-                assert!(!on_pool(), "the next request on the pool");
+                assert_eq!(works_for(), None, "the next request on a pool");
                 answered.fetch_add(1, Ordering::SeqCst);
             };
             let guarded = guarded(Arc::clone(&session), scan);
-            spawn(guarded, session, Arc::clone(&home), Some(Arc::clone(&pool)));
+            spawn(guarded, session, Arc::clone(&home), Some(Arc::clone(&pools)));
         }
         drive(&home, || answered.load(Ordering::SeqCst) == 2);
-        pool.stop();
-        controller.join().expect("no panic");
+        stop(&pools, controllers);
     });
 }

@@ -2,6 +2,7 @@
 //! stops meanwhile.
 
 use crate::check;
+use crate::placement::Placement;
 use crate::queue::{PoolOptions, PoolQueue, Stopped, Worker};
 use crate::sync::Mutex;
 use crate::task::Task;
@@ -14,12 +15,13 @@ use std::time::{Duration, Instant};
 
 /// The pool as `task.rs` knows it, over the library's own rules.
 pub(crate) struct Pool {
+    name: Placement,
     queue: PoolQueue<Task>,
 }
 
 impl Pool {
-    pub(crate) fn new(options: PoolOptions) -> Self {
-        Self { queue: PoolQueue::new(options, 1) }
+    pub(crate) fn new(name: Placement, options: PoolOptions) -> Self {
+        Self { name, queue: PoolQueue::new(options, 1) }
     }
 
     pub(crate) fn push(&self, task: Task) {
@@ -27,7 +29,7 @@ impl Pool {
     }
 
     pub(crate) fn push_again(&self, task: Task) {
-        if crate::offload::on_pool() {
+        if crate::offload::works_for() == Some(self.name) {
             drop(self.queue.push_before_next(task, Instant::now()))
         } else {
             self.push(task)
@@ -44,6 +46,22 @@ impl Pool {
 
     pub(crate) fn stop(&self) {
         self.queue.stop();
+    }
+}
+
+/// The pools of `task.rs`.
+pub(crate) struct Pools {
+    pub(crate) brief: Pool,
+    pub(crate) long: Pool,
+}
+
+impl Pools {
+    pub(crate) fn of(&self, placement: Placement) -> Option<&Pool> {
+        match placement {
+            Placement::Brief => Some(&self.brief),
+            Placement::Long => Some(&self.long),
+            Placement::Home | Placement::Anywhere => None,
+        }
     }
 }
 
