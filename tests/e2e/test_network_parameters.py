@@ -281,9 +281,9 @@ def test_an_overloaded_server_refuses_clients_that_understand(start_server):
     with running.client() as client:
         network = client.admin.command("serverStatus")["network"]
         assert network["requestsRefusedUnderOverload"] >= len(refusals)
-        admissions = [network["admission"], network["admission"]["pool"]]
+        admissions = [network["admission"], network["admission"]["pool"], network["admission"]["longPool"]]
         assert sum(one["refused"]["queueingDelay"] for one in admissions) == network["requestsRefusedUnderOverload"]
-        assert admissions[1]["refused"]["queueingDelay"] > 0, "long requests wait for the pool, and that is where they queue"
+        assert admissions[2]["refused"]["queueingDelay"] > 0, "long requests wait for their pool, and that is where they queue"
         set_parameter(client, "overloadProtection", False)
         assert client.admin.command("serverStatus")["network"]["admission"]["state"] == "off"
     assert all(reply["ok"] for reply in flood(running.port, polite=True, seconds=1)), "it is switched off"
