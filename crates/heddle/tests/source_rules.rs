@@ -96,3 +96,41 @@ fn lines_fit() {
         );
     }
 }
+
+/// The first part that stands between two backquotes, and what comes behind it.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    text.split_once('`')?.1.split_once('`')
+}
+
+/// Each file of a page (`crate/path` for `crates/crate/src/path`), with the function in parentheses behind it.
+fn files_named(page: &str) -> Vec<(PathBuf, Option<&str>)> {
+    let mut found = Vec::new();
+    let mut rest = page;
+    while let Some((name, behind)) = quoted(rest) {
+        rest = behind;
+        let Some((package, path)) = name.split_once('/') else { continue };
+        let source = crates().join(package).join("src");
+        if source.is_dir() && (name.ends_with(".rs") || name.ends_with('/')) {
+            let in_parentheses =
+                behind.trim_start().strip_prefix('(').filter(|inside| inside.starts_with('`'));
+            found.push((source.join(path), in_parentheses.and_then(quoted).map(|(function, _)| function)));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_map_is_true() {
+    let page = crates().parent().expect("the workspace").join("ARCHITECTURE.md");
+    let page = std::fs::read_to_string(page).expect("the page is readable");
+    let files = files_named(&page);
+    let (all, functions) = (files.len(), files.iter().filter(|(_, function)| function.is_some()).count());
+    assert!(all > 80 && functions > 25, "{all} files and {functions} functions are found in ARCHITECTURE.md");
+    for (path, function) in files {
+        assert!(path.exists(), "ARCHITECTURE.md names {}, which is not there", path.display());
+        if let Some(function) = function {
+            let text = std::fs::read_to_string(&path).expect("a source file is readable");
+            assert!(text.contains(&format!("fn {function}")), "{} has no {function}", path.display());
+        }
+    }
+}
