@@ -1,6 +1,6 @@
-//! Fails where two things have one name (a public type is called in no crate as another one is in any), and
-//! on lines that do not fit on a screen, which rustfmt leaves where they are comments, texts or parts of
-//! macros.
+//! Fails where two things have one name (a public type is called in no crate as another one is in any), where
+//! `ARCHITECTURE.md` names what is not there, and on lines that do not fit on a screen, which rustfmt leaves
+//! where they are comments, texts or parts of macros.
 //!
 //! A type that only gives another crate's its parameters (`type Node = dispatch::Node<Data>`) is the same
 //! thing.
@@ -102,7 +102,8 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     text.split_once('`')?.1.split_once('`')
 }
 
-/// Each file of a page (`crate/path` for `crates/crate/src/path`), with the function in parentheses behind it.
+/// Each file of a page (`crate/path` for `crates/crate/src/path`), with the function in parentheses behind
+/// it.
 fn files_named(page: &str) -> Vec<(PathBuf, Option<&str>)> {
     let mut found = Vec::new();
     let mut rest = page;
