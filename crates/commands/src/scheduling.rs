@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use storage::{ReadSource, ReadTier};
 use wire::ErrorCode;
 
-/// How long a walk may go on that had to read what is not in memory, before it counts as one that computes for
-/// long: a lookup by an index is over by then.
+/// How long a walk may go on that had to read what is not in memory, before it counts as one that computes
+/// for long: a lookup by an index is over by then.
 const BRIEF_SLICE: Duration = Duration::from_micros(100);
 
 /// The scheduling of one operation. Cheap to copy.
@@ -95,8 +95,8 @@ impl<'c> Scheduling<'c> {
         Duration::from_micros(self.parameters.unsigned(micros))
     }
 
-    /// A slice is over: looks whether the operation is to end, then moves to where it may compute for long, or
-    /// lets others go first there.
+    /// A slice is over: looks whether the operation is to end, then moves to where it may compute for long,
+    /// or lets others go first there.
     ///
     /// # Errors
     /// The reason for the end.
@@ -111,8 +111,8 @@ impl<'c> Scheduling<'c> {
         Ok(())
     }
 
-    /// A walk has met what is not in memory: looks whether the operation is to end, then moves to where it may
-    /// block.
+    /// A walk has met what is not in memory: looks whether the operation is to end, then moves to where it
+    /// may block.
     ///
     /// # Errors
     /// The reason for the end.

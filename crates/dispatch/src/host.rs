@@ -20,8 +20,8 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     fn runs_briefly(&self) -> bool {
         false
     }
-    /// Ready where the operation may block and compute for long. Otherwise it moves there: the task is woken on
-    /// such a thread and asks again. It stays there until its request is answered.
+    /// Ready where the operation may block and compute for long. Otherwise it moves there: the task is woken
+    /// on such a thread and asks again. It stays there until its request is answered.
     fn poll_offload(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }

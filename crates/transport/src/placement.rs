@@ -57,8 +57,8 @@ impl PlacementCell {
         was_offloaded
     }
 
-    /// Ready when the connection may compute for long. Otherwise it is moved to the pool for that, and this is
-    /// polled again there.
+    /// Ready when the connection may compute for long. Otherwise it is moved to the pool for that, and this
+    /// is polled again there.
     pub(crate) fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
         match self.get() {
             Placement::Home | Placement::Brief => self.move_to(Placement::Long, context),

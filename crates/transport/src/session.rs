@@ -233,14 +233,14 @@ impl Session {
         self.placement() == Placement::Brief
     }
 
-    /// Ready when the request may compute for long. Otherwise it is moved to a thread where it may, and this is
-    /// polled again there.
+    /// Ready when the request may compute for long. Otherwise it is moved to a thread where it may, and this
+    /// is polled again there.
     pub fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
         self.offloaded(self.placement.poll_offload(context))
     }
 
-    /// Ready when the request may block. Otherwise it is moved to a thread where it may for what is short, and
-    /// this is polled again there.
+    /// Ready when the request may block. Otherwise it is moved to a thread where it may for what is short,
+    /// and this is polled again there.
     pub fn poll_offload_briefly(&self, context: &mut Context<'_>) -> Poll<()> {
         self.offloaded(self.placement.poll_offload_briefly(context))
     }

@@ -1,5 +1,5 @@
-//! The offload cell: a connection that moves to a pool for a request, from one pool to the other, and comes home
-//! for the next, while others wake it.
+//! The offload cell: a connection that moves to a pool for a request, from one pool to the other, and comes
+//! home for the next, while others wake it.
 
 use crate::Session;
 use crate::check;
