@@ -1,7 +1,6 @@
 //! Merging: of what was spilled into longer runs, and of all that is left into what the sorter gives back.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use document::DocumentBuf;
 
 use super::run::{RunReader, RunRecord, RunWriter, SortedRun, SpillStore};
 use super::sorter::SortEntry;
@@ -25,34 +24,24 @@ pub(super) struct Runs {
 /// A run that is being written.
 struct Writing {
     level: u32,
-    from: Box<dyn RunReader>,
+    from: Merge,
     to: Box<dyn RunWriter>,
-    record: RunRecord,
 }
 
 impl Runs {
-    pub(super) const fn is_empty(&self) -> bool {
-        self.complete.is_empty()
-    }
-
     /// Whether a run is being written: nothing may be added meanwhile.
     pub(super) const fn is_writing(&self) -> bool {
         self.writing.is_some()
     }
 
-    /// Begins a run of these records.
-    pub(super) fn add(&mut self, records: MemoryRun, spill: &dyn SpillStore) -> Result<(), QueryError> {
-        self.write(0, Box::new(records), spill)
+    /// Begins a run of what is in memory.
+    pub(super) fn add(&mut self, in_memory: Vec<Source>, spill: &dyn SpillStore) -> Result<(), QueryError> {
+        self.write(0, Merge::of(in_memory, usize::MAX)?, spill)
     }
 
-    fn write(
-        &mut self,
-        level: u32,
-        from: Box<dyn RunReader>,
-        spill: &dyn SpillStore,
-    ) -> Result<(), QueryError> {
+    fn write(&mut self, level: u32, from: Merge, spill: &dyn SpillStore) -> Result<(), QueryError> {
         assert!(self.writing.is_none(), "two runs are written at once");
-        self.writing = Some(Writing { level, from, to: spill.create_run()?, record: RunRecord::default() });
+        self.writing = Some(Writing { level, from, to: spill.create_run()? });
         Ok(())
     }
 
@@ -66,9 +55,9 @@ impl Runs {
     ) -> Result<bool, QueryError> {
         loop {
             if let Some(writing) = &mut self.writing {
-                while writing.from.read_next(&mut writing.record)? {
-                    checkpoint::pass_bytes(writing.record.document.len())?;
-                    writing.to.write(&writing.record)?;
+                while let Some(entry) = writing.from.next()? {
+                    checkpoint::pass_bytes(entry.document.len())?;
+                    writing.to.write(&RunRecord { key: entry.key, document: entry.document.into_bytes() })?;
                     if policy.should_yield() {
                         return Ok(false);
                     }
@@ -83,7 +72,7 @@ impl Runs {
             }
             let level = self.complete.last().map_or(0, |(level, _)| level + 1);
             let merged = self.complete.split_off(self.complete.len() - count);
-            self.write(level, Box::new(Merge::of(open(merged)?, wanted)?), spill)?;
+            self.write(level, Merge::of(open(merged)?, wanted)?, spill)?;
         }
     }
 
@@ -102,77 +91,119 @@ impl Runs {
     }
 
     /// All runs and what is in memory, in order.
-    pub(super) fn merged(self, in_memory: MemoryRun, wanted: usize) -> Result<Merge, QueryError> {
+    pub(super) fn merged(self, in_memory: Vec<Source>, wanted: usize) -> Result<Merge, QueryError> {
         assert!(self.complete.len() < FAN_IN && self.writing.is_none(), "a sort's runs are not merged yet");
-        let mut readers = open(self.complete)?;
-        readers.push(Box::new(in_memory));
-        Merge::of(readers, wanted)
+        let mut sources = open(self.complete)?;
+        sources.extend(in_memory);
+        Merge::of(sources, wanted)
     }
 }
 
-fn open(runs: Vec<(u32, Box<dyn SortedRun>)>) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
-    runs.into_iter().map(|(_, run)| run.open()).collect()
+fn open(runs: Vec<(u32, Box<dyn SortedRun>)>) -> Result<Vec<Source>, QueryError> {
+    runs.into_iter().map(|(_, run)| run.open().map(Source::Run)).collect()
 }
 
-/// The head of a run: earlier runs hold documents that came earlier, so their number decides between equal
-/// keys.
-type Head = (Vec<u8>, usize, Vec<u8>);
+/// Entries in order.
+pub(super) enum Source {
+    /// A part of what is in memory, the last entry first.
+    Memory(Vec<SortEntry>),
+    Run(Box<dyn RunReader>),
+}
 
+impl Source {
+    #[inline]
+    fn next(&mut self) -> Result<Option<SortEntry>, QueryError> {
+        match self {
+            Source::Memory(entries) => Ok(entries.pop()),
+            Source::Run(reader) => {
+                let mut record = RunRecord::default();
+                let found = reader.read_next(&mut record)?;
+                Ok(found.then(|| SortEntry::new(record.key, 0, DocumentBuf::trusted(record.document))))
+            }
+        }
+    }
+}
+
+/// Several sources as one. A tree of losers: where two subtrees meet stays the later one of their winners, so
+/// that keys are compared as often as the tree is high behind each entry.
 pub(super) struct Merge {
-    readers: Vec<Box<dyn RunReader>>,
-    heads: BinaryHeap<Reverse<Head>>,
+    sources: Vec<Source>,
+    /// The first entry of each source; `None` where it is over.
+    heads: Vec<Option<SortEntry>>,
+    /// Node n has the children 2n and 2n+1, the sources are behind the nodes; in the place of node 0: the
+    /// winner.
+    tree: Vec<Place>,
     wanted: usize,
 }
 
+/// A source in the tree.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Of its head's key: few keys have to be compared further.
+    beginning: u64,
+    source: usize,
+}
+
+/// Where nobody has come by yet.
+const NOBODY: Place = Place { beginning: 0, source: usize::MAX };
+
 impl Merge {
-    fn of(readers: Vec<Box<dyn RunReader>>, wanted: usize) -> Result<Self, QueryError> {
-        let mut merge = Merge { readers, heads: BinaryHeap::new(), wanted };
-        for reader in 0..merge.readers.len() {
-            merge.advance(reader)?;
+    fn of(sources: Vec<Source>, wanted: usize) -> Result<Self, QueryError> {
+        let heads = sources.iter().map(|_| None).collect();
+        let mut merge = Merge { heads, tree: vec![NOBODY; sources.len()], sources, wanted };
+        for source in 0..merge.sources.len() {
+            merge.advance(source)?;
         }
         Ok(merge)
     }
 
-    fn advance(&mut self, position: usize) -> Result<(), QueryError> {
-        let mut record = RunRecord::default();
-        if let Some(reader) = self.readers.get_mut(position)
-            && reader.read_next(&mut record)?
-        {
-            self.heads.push(Reverse((record.key, position, record.document)));
+    /// The next entry in order.
+    pub(super) fn next(&mut self) -> Result<Option<SortEntry>, QueryError> {
+        match self.tree.first() {
+            Some(winner) if self.wanted > 0 => {
+                self.wanted -= 1;
+                self.advance(winner.source)
+            }
+            _ => Ok(None),
         }
-        Ok(())
     }
-}
 
-impl RunReader for Merge {
-    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
-        let next = self.heads.pop().filter(|_| self.wanted > 0);
-        let Some(Reverse((key, reader, document))) = next else { return Ok(false) };
-        self.wanted -= 1;
-        (record.key, record.document) = (key, document);
-        self.advance(reader)?;
-        Ok(true)
-    }
-}
-
-/// What is in memory, as a run.
-pub(super) struct MemoryRun {
-    entries: std::vec::IntoIter<SortEntry>,
-}
-
-impl MemoryRun {
-    pub(super) fn of(entries: Vec<SortEntry>) -> Self {
-        MemoryRun { entries: entries.into_iter() }
-    }
-}
-
-impl RunReader for MemoryRun {
-    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
-        let Some(entry) = self.entries.next() else {
-            return Ok(false);
+    /// Takes the head of a source, whose next one rises as far as it wins.
+    fn advance(&mut self, source: usize) -> Result<Option<SortEntry>, QueryError> {
+        let (Some(from), Some(head)) = (self.sources.get_mut(source), self.heads.get_mut(source)) else {
+            panic!("a merge has no source {source}");
         };
-        record.key = entry.key.into_vec();
-        record.document = entry.document.into_bytes();
-        Ok(true)
+        let next = from.next()?;
+        let mut place = Place { beginning: next.as_ref().map_or(u64::MAX, |next| next.beginning), source };
+        let taken = std::mem::replace(head, next);
+        let mut node = (self.tree.len() + source) / 2;
+        while let Some(met) = self.tree.get_mut(node).filter(|_| node > 0) {
+            if met.source == NOBODY.source {
+                *met = place;
+                return Ok(taken);
+            }
+            if met.beginning < place.beginning
+                || met.beginning == place.beginning && met.wins(place, &self.heads)
+            {
+                std::mem::swap(met, &mut place);
+            }
+            node /= 2;
+        }
+        if let Some(winner) = self.tree.first_mut() {
+            *winner = place;
+        }
+        Ok(taken)
+    }
+}
+
+impl Place {
+    /// Over one whose head's key begins alike. Earlier sources hold documents that came earlier, so their
+    /// number decides between equal keys.
+    fn wins(self, other: Place, heads: &[Option<SortEntry>]) -> bool {
+        let key = |place: Place| heads.get(place.source).and_then(Option::as_ref).map(|head| &head.key);
+        match (key(self), key(other)) {
+            (Some(own), Some(others)) => (own, self.source) < (others, other.source),
+            (own, _) => own.is_some(),
+        }
     }
 }

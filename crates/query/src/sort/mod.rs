@@ -5,7 +5,7 @@
 //!                                                     │
 //!     Sorter ◀────────────────────────────────────────┘
 //!       ├ with a limit: a heap of the best k; what cannot be among them is not even copied
-//!       ├ without: everything, sorted once
+//!       ├ without: everything, in sorted chunks that are merged as documents are wanted
 //!       └ beyond the byte limit: sorted runs in a [`SpillStore`], 64 of which become one (allowDiskUse)
 //! ```
 //!

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use document::key::KeyBuilder;
 use document::{DocumentBuf, RawDocument};
 
-use super::merge::{MemoryRun, Merge, Runs};
+use super::merge::{Merge, Runs, Source};
 use super::pattern::SortPattern;
-use super::run::{RunReader, RunRecord, SpillStore};
+use super::run::SpillStore;
 use crate::aggregate::{Flow, Pause, YieldPolicy};
+use crate::checkpoint;
 use crate::error::{QueryError, code};
 use crate::memory::{Memory, MemoryPart};
 
@@ -32,17 +33,29 @@ impl Default for SortLimits {
 
 /// What an entry takes besides its bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
+/// Documents that are sorted in one go.
+pub(super) const CHUNK: usize = 4096;
 
 /// A document and its sort key.
 #[derive(Debug)]
 pub(super) struct SortEntry {
-    pub(super) key: Box<[u8]>,
+    /// The first bytes of the key, zeros behind a shorter one: few keys have to be compared further.
+    pub(super) beginning: u64,
+    pub(super) key: Vec<u8>,
     /// Order of arrival: equal keys keep it.
-    pub(super) sequence: u64,
+    sequence: u64,
     pub(super) document: DocumentBuf,
 }
 
 impl SortEntry {
+    pub(super) fn new(key: Vec<u8>, sequence: u64, document: DocumentBuf) -> Self {
+        let beginning = match key.first_chunk() {
+            Some(bytes) => u64::from_be_bytes(*bytes),
+            None => key.iter().rev().fold(0, |rest, byte| rest >> 8 | u64::from(*byte) << 56),
+        };
+        SortEntry { beginning, key, sequence, document }
+    }
+
     fn bytes(&self) -> usize {
         self.key.len() + self.document.len() + ENTRY_OVERHEAD_BYTES
     }
@@ -64,7 +77,10 @@ impl PartialOrd for SortEntry {
 
 impl Ord for SortEntry {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key.cmp(&other.key).then(self.sequence.cmp(&other.sequence))
+        self.beginning
+            .cmp(&other.beginning)
+            .then_with(|| self.key.cmp(&other.key))
+            .then(self.sequence.cmp(&other.sequence))
     }
 }
 
@@ -80,9 +96,13 @@ pub struct Sorter {
     runs: Runs,
     spilled_runs: usize,
     phase: SorterPhase,
-    /// With a limit a heap whose top is the worst kept document; without, an unsorted list.
+    /// With a limit, the documents in memory: the top is the worst.
     heap: BinaryHeap<SortEntry>,
-    list: Vec<SortEntry>,
+    /// Without one, those that came last, as they came, and those before them.
+    chunk: Vec<SortEntry>,
+    sorted: Vec<Source>,
+    /// Memory is full: what is in it is to be written out.
+    spills: bool,
     used_bytes: usize,
     held: MemoryPart,
     next_sequence: u64,
@@ -93,8 +113,7 @@ enum SorterPhase {
     Input,
     /// The input has ended; runs may have to be merged.
     Ended,
-    Memory(MemoryRun),
-    Merge(Merge),
+    Sorted(Merge),
     Done,
 }
 
@@ -115,7 +134,9 @@ impl Sorter {
             spilled_runs: 0,
             phase: SorterPhase::Input,
             heap: BinaryHeap::new(),
-            list: Vec::new(),
+            chunk: Vec::new(),
+            sorted: Vec::new(),
+            spills: false,
             used_bytes: 0,
             held: memory.part(),
             next_sequence: 0,
@@ -168,7 +189,7 @@ impl Sorter {
     /// Whether there is work to do, or something to give back.
     pub fn holds(&self) -> bool {
         match self.phase {
-            SorterPhase::Input => self.runs.is_writing(),
+            SorterPhase::Input => self.spills || self.chunk.len() >= CHUNK || self.runs.is_writing(),
             SorterPhase::Done => false,
             _ => true,
         }
@@ -184,22 +205,26 @@ impl Sorter {
         let ended = match self.phase {
             SorterPhase::Input => false,
             SorterPhase::Ended => true,
-            SorterPhase::Memory(_) | SorterPhase::Merge(_) | SorterPhase::Done => return Ok(Pause::End),
+            SorterPhase::Sorted(_) | SorterPhase::Done => return Ok(Pause::End),
         };
-        if let Some(spill) = &self.spill
-            && !self.runs.work(policy, &**spill, (wanted, ended))?
-        {
+        if (ended || self.spills || self.chunk.len() >= CHUNK) && !self.sort(policy)? {
             return Ok(Pause::Sliced);
+        }
+        if let Some(spill) = &self.spill {
+            if std::mem::take(&mut self.spills) {
+                self.used_bytes = 0;
+                self.spilled_runs += 1;
+                self.runs.add(std::mem::take(&mut self.sorted), &**spill)?;
+            }
+            if !self.runs.work(policy, &**spill, (wanted, ended))? {
+                return Ok(Pause::Sliced);
+            }
         }
         // What was put aside has been written.
         self.held.set(self.used_bytes);
         if ended {
-            let in_memory = MemoryRun::of(self.take_sorted());
-            let runs = std::mem::take(&mut self.runs);
-            self.phase = match runs.is_empty() {
-                true => SorterPhase::Memory(in_memory),
-                false => SorterPhase::Merge(runs.merged(in_memory, wanted)?),
-            };
+            let (runs, in_memory) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.sorted));
+            self.phase = SorterPhase::Sorted(runs.merged(in_memory, wanted)?);
         }
         Ok(Pause::End)
     }
@@ -218,18 +243,16 @@ impl Sorter {
     /// # Errors
     /// As [`Sorter::next`].
     pub fn next_keyed(&mut self) -> Result<Option<(Vec<u8>, DocumentBuf)>, QueryError> {
-        let mut record = RunRecord::default();
-        let found = match &mut self.phase {
-            SorterPhase::Memory(run) => run.read_next(&mut record)?,
-            SorterPhase::Merge(merge) => merge.read_next(&mut record)?,
-            SorterPhase::Done => false,
+        let next = match &mut self.phase {
+            SorterPhase::Sorted(merge) => merge.next()?,
+            SorterPhase::Done => None,
             SorterPhase::Input | SorterPhase::Ended => panic!("a sort gives documents before it is sorted"),
         };
-        if !found {
+        if next.is_none() {
             self.phase = SorterPhase::Done;
             self.held.set(0);
         }
-        Ok(found.then(|| (record.key, DocumentBuf::trusted(record.document))))
+        Ok(next.map(|entry| (entry.key, entry.document)))
     }
 
     /// Whether a full heap already holds only better documents than one with this key.
@@ -243,9 +266,10 @@ impl Sorter {
         }
     }
 
-    fn keep(&mut self, key: Box<[u8]>, document: RawDocument<'_>) -> Result<Flow, QueryError> {
+    fn keep(&mut self, key: Vec<u8>, document: RawDocument<'_>) -> Result<Flow, QueryError> {
         assert!(matches!(self.phase, SorterPhase::Input), "a sort takes a document behind its end");
-        let entry = SortEntry { key, sequence: self.next_sequence, document: document.to_buf() };
+        assert!(!self.spills && self.chunk.len() < CHUNK, "a sort takes a document before its work is done");
+        let entry = SortEntry::new(key, self.next_sequence, document.to_buf());
         self.next_sequence += 1;
         self.used_bytes += entry.bytes();
         match self.limits.documents {
@@ -257,38 +281,47 @@ impl Sorter {
                     self.used_bytes -= worst.bytes();
                 }
             }
-            None => self.list.push(entry),
+            None => self.chunk.push(entry),
         }
         self.held.set(self.used_bytes);
-        if !self.held.is_over(self.limits.memory_bytes) {
-            return Ok(Flow::More);
+        if self.held.is_over(self.limits.memory_bytes) {
+            if self.spill.is_none() {
+                bail!(
+                    code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
+                    "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
+                    self.limits.memory_bytes
+                );
+            }
+            self.spills = true;
         }
-        self.spill()?;
-        Ok(Flow::Pause)
+        Ok(if self.spills || self.chunk.len() >= CHUNK { Flow::Pause } else { Flow::More })
     }
 
-    fn spill(&mut self) -> Result<(), QueryError> {
-        let entries = self.take_sorted();
-        let Some(spill) = &self.spill else {
-            bail!(
-                code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
-                "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
-                self.limits.memory_bytes
-            );
-        };
-        self.spilled_runs += 1;
-        self.runs.add(MemoryRun::of(entries), &**spill)
-    }
-
-    fn take_sorted(&mut self) -> Vec<SortEntry> {
-        self.used_bytes = 0;
-        if self.limits.documents.is_some() {
-            return std::mem::take(&mut self.heap).into_sorted_vec();
+    /// Sorts what came since this was done last, for as long as the slice lasts; true when all of it is.
+    fn sort(&mut self, policy: &mut (impl YieldPolicy + ?Sized)) -> Result<bool, QueryError> {
+        while let Some(worst) = self.heap.pop() {
+            checkpoint::pass(comparisons(1, self.heap.len()))?;
+            self.chunk.push(worst);
+            if policy.should_yield() {
+                return Ok(false);
+            }
         }
-        let mut entries = std::mem::take(&mut self.list);
-        entries.sort_unstable();
-        entries
+        if self.chunk.is_empty() {
+            return Ok(true);
+        }
+        let mut chunk = std::mem::take(&mut self.chunk);
+        if self.limits.documents.is_none() {
+            checkpoint::pass(comparisons(chunk.len(), chunk.len()))?;
+            chunk.sort_unstable_by(|one, other| other.cmp(one));
+        }
+        self.sorted.push(Source::Memory(chunk));
+        Ok(!policy.should_yield())
     }
+}
+
+/// About how many times keys are compared to bring so many of them into the order of `all`.
+fn comparisons(keys: usize, all: usize) -> usize {
+    keys * (1 + all.checked_ilog2().unwrap_or(0) as usize)
 }
 
 impl std::fmt::Debug for Sorter {

@@ -4,8 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use document::{Document, RawDocument, Value, doc};
 
 use super::merge::FAN_IN;
+use super::sorter::CHUNK;
 use super::*;
 use crate::aggregate::{Flow, Pause, YieldPolicy};
+use crate::checkpoint::tests::Ends;
+use crate::checkpoint::{self, watch};
 use crate::error::QueryError;
 use crate::memory::Memory;
 
@@ -228,6 +231,55 @@ fn runs_are_written_and_merged_in_slices() {
         }
     }
     assert!(sorter.spilled_runs() > FAN_IN, "{} runs", sorter.spilled_runs());
+}
+
+/// Takes so many documents in, and brings them into order; how often it paused, and how much was done at once
+/// at most, in steps.
+fn sort_in_slices(sorter: &mut Sorter, count: usize) -> Result<(usize, u64), QueryError> {
+    let (mut slices, mut longest) = (0, 0);
+    for document in numbers(count as i64).chain([Document::new()]) {
+        match document.is_empty() {
+            true => sorter.end(),
+            false if sorter.push(document.to_buf().as_raw())? == Flow::More => continue,
+            false => {}
+        }
+        loop {
+            let before = checkpoint::steps();
+            let pause = sorter.resume(&mut Steps(1))?;
+            longest = longest.max(checkpoint::steps() - before);
+            slices += 1;
+            if pause == Pause::End {
+                break;
+            }
+        }
+    }
+    Ok((slices, longest))
+}
+
+#[test]
+fn a_sort_in_memory_is_made_in_slices_and_ends_with_its_operation() {
+    let count = 8 * CHUNK + 7;
+    let sort = |documents| {
+        let limits = SortLimits { documents, ..SortLimits::default() };
+        Sorter::new(Arc::new(pattern(doc! { "a": 1 })), limits, None, &Memory::default())
+    };
+    for wanted in [None, Some(count - 3)] {
+        let mut sorter = sort(wanted);
+        let before = checkpoint::steps();
+        let (slices, longest) = sort_in_slices(&mut sorter, count).expect("nobody ends it");
+        assert!(slices > count / CHUNK, "{count} documents are sorted in {slices} slices");
+        assert!(longest <= 16 * CHUNK as u64, "{longest} steps in one slice");
+        assert!(checkpoint::steps() - before > 10 * count as u64, "what is compared is not counted");
+        let mut ids = Vec::new();
+        while let Some(document) = sorter.next().expect("nobody ends it") {
+            ids.push(document.as_raw().get("_id").and_then(|id| id.as_i64_exact()).expect("an _id"));
+        }
+        assert_eq!(Some(ids.as_slice()), in_order(count as i64).get(..wanted.unwrap_or(count)));
+
+        let _watched = watch(Ends::after(4));
+        let ended = sort_in_slices(&mut sort(wanted), count);
+        assert_eq!(ended.map_err(|error| error.code), Err(11_601), "a sort of {wanted:?} does not end");
+    }
 }
 
 #[test]
