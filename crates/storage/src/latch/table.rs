@@ -7,7 +7,7 @@
 //!                            └────────── lock_latest ─────────────────┘  goes on from what the unit puts
 //! ```
 //! An operation that changes a document lets the next one go on as soon as its own place in the order of
-//! writes is fixed, and not only when it is written. See "Hot documents" in `docs/design/commit-pipeline.md`.
+//! writes is fixed, and not only when it is written. See `docs/design/hot-documents.md`.
 //!
 //! Invariant: while a latch is not held, nobody waits for it, or the oldest waiter wants it alone and units
 //! are enqueued with it, or somebody in front of him has been called and has not come yet.
