@@ -164,13 +164,13 @@ fn next(state: &MutexGuard<'_, SignalState>) -> Next {
 }
 
 /// What a thread does until the store is closed.
-type Work = fn(&StoreInner);
+type ThreadWork = fn(&StoreInner);
 
 /// Starts the threads; they end at [`Signal::stop`] and [`crate::reclaim::Reclaim::stop`].
 pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let threads: [(&'static str, Work); 3] =
+    let threads: [(&'static str, ThreadWork); 3] =
         [("heddle-journal", keep_journal), ("heddle-governor", govern), ("heddle-reclaim", reclaim::run)];
-    let start = |(name, work): (&'static str, Work)| {
+    let start = |(name, work): (&'static str, ThreadWork)| {
         let inner = Arc::clone(store);
         std::thread::Builder::new().name(name.into()).spawn(move || {
             // Without it the journal would grow unsynced, or the gate stay as it is, and nobody would know

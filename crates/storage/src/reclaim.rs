@@ -42,16 +42,16 @@ struct ReclaimState {
     small: VecDeque<Range>,
 }
 
-enum Work {
+enum ReclaimWork {
     Flush,
     Range(Range),
 }
 
 impl ReclaimState {
-    fn take(&mut self) -> Option<Work> {
+    fn take(&mut self) -> Option<ReclaimWork> {
         match std::mem::take(&mut self.flush) {
-            true => Some(Work::Flush),
-            false => self.ranges.pop_front().map(Work::Range),
+            true => Some(ReclaimWork::Flush),
+            false => self.ranges.pop_front().map(ReclaimWork::Range),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Reclaim {
         state.small.push_back(range);
     }
 
-    fn next(&self) -> Option<Work> {
+    fn next(&self) -> Option<ReclaimWork> {
         let mut state = self.state.lock();
         loop {
             if state.stop {
@@ -129,11 +129,11 @@ pub(crate) fn run_once(store: &StoreInner) {
     }
 }
 
-impl Work {
+impl ReclaimWork {
     fn run(self, store: &StoreInner) {
         let done = match &self {
-            Work::Flush => store.engine.flush(),
-            Work::Range((keyspace, range)) => reclaim(store, *keyspace, range),
+            ReclaimWork::Flush => store.engine.flush(),
+            ReclaimWork::Range((keyspace, range)) => reclaim(store, *keyspace, range),
         };
         if let Err(error) = done {
             tracing::debug!(%error, "room is not given back now");

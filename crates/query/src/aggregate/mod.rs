@@ -57,8 +57,8 @@ pub use chain::{DocumentSource, Flow, Pause, Sink, YieldPolicy};
 pub use output::{Destination, OutputStage, WhenMatched, WhenNotMatched};
 pub(crate) use parse::{only_field, stage_document};
 pub use simple::MaterializedDocuments;
-pub(crate) use stages::{Parse, stage_entry};
 pub use stages::{StageEntry, StagePosition, stage_entries};
+pub(crate) use stages::{StageParser, stage_entry};
 
 use crate::environment::Environment;
 use crate::error::QueryError;

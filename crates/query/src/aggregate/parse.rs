@@ -5,7 +5,7 @@ use document::{DocumentBuf, DocumentBuilder, Element, RawArray, RawDocument, Raw
 use crate::environment::Environment;
 use crate::error::QueryError;
 
-use super::stages::{Parse, StagePosition, stage_entry};
+use super::stages::{StageParser, StagePosition, stage_entry};
 use super::{Pipeline, PipelineSource};
 
 /// MongoDB's limit on the stages of one pipeline (`internalPipelineLengthLimit`).
@@ -71,16 +71,16 @@ impl Pipeline {
         }
         let operand = field.value();
         match entry.parse {
-            Parse::Plans(parse) => {
+            StageParser::Plans(parse) => {
                 self.written.push(1);
                 self.stages.extend(parse(operand, environment)?);
                 self.written.resize(self.stages.len(), 0);
             }
-            Parse::Source(parse) => self.source = parse(operand, environment)?,
-            Parse::Report => {
+            StageParser::Source(parse) => self.source = parse(operand, environment)?,
+            StageParser::Report => {
                 self.source = PipelineSource::Report { name: entry.name, operand: wrapped(operand) }
             }
-            Parse::Output(parse) => self.output = Some(parse(operand, environment)?),
+            StageParser::Output(parse) => self.output = Some(parse(operand, environment)?),
         }
         Ok(())
     }

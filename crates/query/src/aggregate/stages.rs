@@ -21,7 +21,7 @@ pub struct StageEntry {
     pub in_facet: bool,
     /// One line for the documentation.
     pub documentation: &'static str,
-    pub(crate) parse: Parse,
+    pub(crate) parse: StageParser,
 }
 
 /// Where in a pipeline a stage may stand.
@@ -37,7 +37,7 @@ pub enum StagePosition {
 
 /// The parser of a stage's operand.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Parse {
+pub(crate) enum StageParser {
     /// A stage that becomes one or more plans.
     Plans(fn(RawValue<'_>, &Environment) -> Result<Vec<StagePlan>, QueryError>),
     /// `$documents`.
@@ -58,12 +58,18 @@ const fn stage(
         position: StagePosition::Any,
         in_facet: true,
         documentation,
-        parse: Parse::Plans(parse),
+        parse: StageParser::Plans(parse),
     }
 }
 
 const fn report(name: &'static str, documentation: &'static str) -> StageEntry {
-    StageEntry { name, position: StagePosition::First, in_facet: false, documentation, parse: Parse::Report }
+    StageEntry {
+        name,
+        position: StagePosition::First,
+        in_facet: false,
+        documentation,
+        parse: StageParser::Report,
+    }
 }
 
 const fn writer(
@@ -76,7 +82,7 @@ const fn writer(
         position: StagePosition::Last,
         in_facet: false,
         documentation,
-        parse: Parse::Output(parse),
+        parse: StageParser::Output(parse),
     }
 }
 
@@ -93,7 +99,7 @@ static STAGES: &[StageEntry] = &[
         position: StagePosition::First,
         in_facet: false,
         documentation: "yields the changes of a collection; needs a replica set",
-        parse: Parse::Plans(|_, _| {
+        parse: StageParser::Plans(|_, _| {
             let message = "The $changeStream stage is only supported on replica sets";
             Err(QueryError::new(40573, message))
         }),
@@ -106,14 +112,14 @@ static STAGES: &[StageEntry] = &[
         position: StagePosition::First,
         in_facet: false,
         documentation: "yields the documents given in the pipeline itself",
-        parse: Parse::Source(simple::parse_documents),
+        parse: StageParser::Source(simple::parse_documents),
     },
     StageEntry {
         name: "$facet",
         position: StagePosition::Any,
         in_facet: false,
         documentation: "runs several pipelines on the same documents",
-        parse: Parse::Plans(facet::parse),
+        parse: StageParser::Plans(facet::parse),
     },
     stage("$group", group::parse, "groups documents by a key and accumulates values of each group"),
     report("$indexStats", "reports how often each index of the collection was used"),

@@ -68,7 +68,7 @@ pub(super) fn incomplete(text: &str) -> QueryError {
 
 /// What was read so far.
 #[derive(Default)]
-struct Parsed {
+struct ParsedDate {
     year: Option<i32>,
     month: Option<i32>,
     day: Option<i32>,
@@ -128,12 +128,12 @@ enum Piece {
     Instant(i64),
 }
 
-fn scan(text: &str) -> Result<Parsed, QueryError> {
+fn scan(text: &str) -> Result<ParsedDate, QueryError> {
     let bytes = text.as_bytes();
     if text.trim().is_empty() {
         return Err(malformed(text, 0, "Empty string"));
     }
-    let mut parsed = Parsed::default();
+    let mut parsed = ParsedDate::default();
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         if matches!(byte, b' ' | b'\t' | b'\n' | b',' | b'.' | b';') {
@@ -164,7 +164,7 @@ fn scan(text: &str) -> Result<Parsed, QueryError> {
     Ok(parsed)
 }
 
-impl Parsed {
+impl ParsedDate {
     fn take(&mut self, piece: Piece) -> Result<(), &'static str> {
         match piece {
             Piece::Date { year, month, day } => self.take_date(year, Some(month), day),

@@ -24,7 +24,7 @@ pub(crate) struct FieldArgument<'a> {
 }
 
 type Tests = Vec<ValueTest>;
-type Parsed = Result<(), QueryError>;
+type ParsedTests = Result<(), QueryError>;
 
 /// One operator of a field.
 pub struct FieldOperator {
@@ -33,7 +33,7 @@ pub struct FieldOperator {
     /// One line for the manual.
     pub purpose: &'static str,
     /// Appends the tests it stands for.
-    pub(crate) parse: for<'a> fn(&FieldArgument<'a>, &mut Tests) -> Parsed,
+    pub(crate) parse: for<'a> fn(&FieldArgument<'a>, &mut Tests) -> ParsedTests,
 }
 
 /// Every operator of a field, alphabetically.
@@ -83,12 +83,12 @@ const TABLE: &[FieldOperator] = table![
     "$within", "geospatial; refused", geospatial;
 ];
 
-fn equal(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn equal(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     tests.push(ValueTest::Is(equality(argument.value)?));
     Ok(())
 }
 
-fn not_equal(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn not_equal(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     if matches!(argument.value, RawValue::Regex { .. }) {
         bail!(bad_value, "Can't have regex as arg to $ne.");
     }
@@ -96,7 +96,7 @@ fn not_equal(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     Ok(())
 }
 
-fn ordered(operator: ComparisonOperator, argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn ordered(operator: ComparisonOperator, argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     if matches!(argument.value, RawValue::Regex { .. }) {
         bail!(bad_value, "Can't have RegEx as arg to predicate over field '{}'.", argument.path);
     }
@@ -125,17 +125,17 @@ fn list(argument: &FieldArgument<'_>) -> Result<Predicate, QueryError> {
     Ok(Predicate::In(InList::new(values, patterns)))
 }
 
-fn in_list(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn in_list(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     tests.push(ValueTest::Is(list(argument)?));
     Ok(())
 }
 
-fn not_in(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn not_in(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     tests.push(ValueTest::Not(vec![ValueTest::Is(list(argument)?)]));
     Ok(())
 }
 
-fn not(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn not(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     let inner = match argument.value {
         RawValue::Regex { pattern, options } => {
             vec![ValueTest::Is(Predicate::Pattern(Pattern::compile(pattern, options)?))]
@@ -148,13 +148,13 @@ fn not(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     Ok(())
 }
 
-fn exists(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn exists(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     let exists = ValueTest::Is(Predicate::Exists);
     tests.push(if argument.value.truthy() { exists } else { ValueTest::Not(vec![exists]) });
     Ok(())
 }
 
-fn type_of(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn type_of(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     let mut types = TypeSet::default();
     match argument.value {
         RawValue::Array(operands) => operands.iter().try_for_each(|operand| types.add(operand))?,
@@ -167,7 +167,7 @@ fn type_of(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     Ok(())
 }
 
-fn all(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn all(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     let operands = array_of(argument)?;
     if operands.is_empty() {
         tests.push(ValueTest::Is(Predicate::Nothing));
@@ -199,7 +199,7 @@ fn element_match_of(value: RawValue<'_>) -> Option<RawValue<'_>> {
     (first.name() == "$elemMatch").then(|| first.value())
 }
 
-fn element_match(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn element_match(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     tests.push(ValueTest::Is(element_predicate(argument.value, argument)?));
     Ok(())
 }
@@ -218,19 +218,19 @@ fn element_predicate(condition: RawValue<'_>, argument: &FieldArgument<'_>) -> R
     parse::document(condition, place).map(|filter| Predicate::ElementObject(Box::new(filter)))
 }
 
-fn size(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn size(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     let size = whole_number_from_zero(argument.operator, argument.value)
         .map_err(|error| QueryError::bad_value(format!("Failed to parse $size. {}", error.message)))?;
     tests.push(ValueTest::Is(Predicate::Size(size)));
     Ok(())
 }
 
-fn bits(kind: BitTestKind, argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn bits(kind: BitTestKind, argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     tests.push(ValueTest::Is(Predicate::Bits(BitTest::parse(kind, argument.value)?)));
     Ok(())
 }
 
-fn modulo(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn modulo(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     let malformed = |reason: &str| QueryError::bad_value(format!("malformed mod, {reason}"));
     let operands = argument.value.as_array().ok_or_else(|| malformed("needs to be an array"))?;
     let mut operands = operands.iter();
@@ -259,7 +259,7 @@ fn modulo(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     Ok(())
 }
 
-fn regex(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
+fn regex(argument: &FieldArgument<'_>, tests: &mut Tests) -> ParsedTests {
     let (pattern, inner_options) = match argument.value {
         RawValue::String(pattern) => (pattern, ""),
         RawValue::Regex { pattern, options } => (pattern, options),
@@ -277,19 +277,19 @@ fn regex(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     Ok(())
 }
 
-fn options(argument: &FieldArgument<'_>, _: &mut Tests) -> Parsed {
+fn options(argument: &FieldArgument<'_>, _: &mut Tests) -> ParsedTests {
     if argument.siblings.contains("$regex") {
         return Ok(());
     }
     Err(QueryError::bad_value("$options needs a $regex"))
 }
 
-fn geospatial(argument: &FieldArgument<'_>, _: &mut Tests) -> Parsed {
+fn geospatial(argument: &FieldArgument<'_>, _: &mut Tests) -> ParsedTests {
     let message = format!("{}: geospatial queries are not supported", argument.operator);
     Err(QueryError::new(NOT_IMPLEMENTED, message))
 }
 
-fn nearest(argument: &FieldArgument<'_>, _: &mut Tests) -> Parsed {
+fn nearest(argument: &FieldArgument<'_>, _: &mut Tests) -> ParsedTests {
     let path = argument.path;
     let message =
         format!("unable to find index for $geoNear query: no geospatial index exists on field '{path}'");

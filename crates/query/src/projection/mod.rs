@@ -60,7 +60,7 @@ impl Projection {
     /// 31249 and 31250 for colliding paths, 31253 and 31254 for a mixture of inclusion and exclusion, and the
     /// others of MongoDB's projection parser.
     pub fn parse(spec: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
-        parse::Parser::new(environment, true).projection(spec)
+        parse::ProjectionParser::new(environment, true).projection(spec)
     }
 
     /// Parses the operand of `$project`: everything that begins with `$` is an expression.
@@ -71,7 +71,7 @@ impl Projection {
         if spec.is_empty() {
             bail!(51272, "projection specification must have at least one field");
         }
-        parse::Parser::new(environment, false).projection(spec)
+        parse::ProjectionParser::new(environment, false).projection(spec)
     }
 
     /// Parses the operand of `$addFields` and `$set`.

@@ -10,7 +10,7 @@ use crate::expression::{Expression, ParseScope};
 use crate::matcher::Matcher;
 
 /// What was seen so far of one projection.
-pub(super) struct Parser<'e> {
+pub(super) struct ProjectionParser<'e> {
     environment: &'e Environment,
     scope: ParseScope<'e>,
     /// Whether the array operators of `find` are understood.
@@ -24,9 +24,9 @@ pub(super) struct Parser<'e> {
     saw_first_match: bool,
 }
 
-impl<'e> Parser<'e> {
+impl<'e> ProjectionParser<'e> {
     pub(super) fn new(environment: &'e Environment, find: bool) -> Self {
-        Parser {
+        ProjectionParser {
             environment,
             scope: ParseScope::new(environment),
             find,

@@ -9,10 +9,10 @@ use crate::error::QueryError;
 use crate::matcher::{Pattern, TypeSet};
 
 /// How one keyword's operand is read; the schema around it is needed where keywords speak of each other.
-type Parse = fn(&'static str, RawValue<'_>, RawDocument<'_>) -> Result<Option<Rule>, QueryError>;
+type ParseKeyword = fn(&'static str, RawValue<'_>, RawDocument<'_>) -> Result<Option<Rule>, QueryError>;
 
 /// Every keyword, in MongoDB's order of checking.
-const KEYWORDS: &[(&str, Parse)] = &[
+const KEYWORDS: &[(&str, ParseKeyword)] = &[
     ("type", json_type),
     ("bsonType", bson_type),
     ("enum", |name, value, _| enumeration(name, value).map(Some)),

@@ -17,10 +17,10 @@ use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::matcher::MatchDetails;
 
-type Parse = fn(Element<'_>, &Environment) -> Result<Modifier, QueryError>;
+type ParseModifier = fn(Element<'_>, &Environment) -> Result<Modifier, QueryError>;
 
 /// Every operator but `$rename`, which writes two paths.
-const OPERATORS: &[(&str, Parse)] = &[
+const OPERATORS: &[(&str, ParseModifier)] = &[
     ("$set", |field, _| Ok(Modifier::Set(Operand::new(field.value())))),
     ("$setOnInsert", |field, _| Ok(Modifier::SetOnInsert(Operand::new(field.value())))),
     ("$unset", |_, _| Ok(Modifier::Unset)),
@@ -64,7 +64,7 @@ impl Operators {
         filters: RawArray<'_>,
         environment: &Environment,
     ) -> Result<Self, QueryError> {
-        let mut parser = Parser {
+        let mut parser = UpdateParser {
             environment,
             tree: Branch::default(),
             filters: ArrayFilters::parse(filters, environment)?,
@@ -124,7 +124,7 @@ impl Operators {
     }
 }
 
-struct Parser<'e> {
+struct UpdateParser<'e> {
     environment: &'e Environment,
     tree: Branch,
     filters: ArrayFilters,
@@ -134,7 +134,7 @@ struct Parser<'e> {
     is_flat: bool,
 }
 
-impl Parser<'_> {
+impl UpdateParser<'_> {
     fn operator(&mut self, operator: Element<'_>) -> Result<(), QueryError> {
         let name = operator.name();
         let parse = OPERATORS.iter().find(|(known, _)| *known == name).map(|(_, parse)| parse);

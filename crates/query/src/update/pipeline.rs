@@ -2,7 +2,7 @@
 
 use document::{DocumentBuf, RawArray, RawDocument};
 
-use crate::aggregate::{Parse, StagePlan, only_field, stage_document, stage_entry};
+use crate::aggregate::{StageParser, StagePlan, only_field, stage_document, stage_entry};
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::Variables;
@@ -22,7 +22,7 @@ impl UpdatePipeline {
             if !STAGES.contains(&name) {
                 bail!(code::INVALID_OPTIONS, "{name} is not allowed to be used within an update");
             }
-            let Parse::Plans(parse) = stage_entry(name)?.parse else {
+            let StageParser::Plans(parse) = stage_entry(name)?.parse else {
                 unreachable!("{name} makes no document of a document");
             };
             plans.extend(parse(stage.value(), environment)?);

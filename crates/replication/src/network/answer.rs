@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-type Reply = Result<DocumentBuf, PeerError>;
+type Answered = Result<DocumentBuf, PeerError>;
 
 /// Kept once: by the answer, or by the time limit, whichever comes first.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Promise(Mutex<AnswerState>);
 #[derive(Debug)]
 enum AnswerState {
     Open(Option<Waker>),
-    Kept(Reply),
+    Kept(Answered),
     /// The answer was taken, or nobody waits for it.
     Over,
 }
@@ -32,7 +32,7 @@ pub(super) fn pair() -> (Arc<Promise>, AnswerWaiter) {
 }
 
 impl Promise {
-    pub(super) fn keep(&self, reply: Reply) {
+    pub(super) fn keep(&self, reply: Answered) {
         let mut state = self.0.lock();
         if let AnswerState::Open(waker) = &mut *state {
             let waker = waker.take();
@@ -49,9 +49,9 @@ impl Promise {
 }
 
 impl Future for AnswerWaiter {
-    type Output = Reply;
+    type Output = Answered;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
         let mut state = self.0.0.lock();
         match std::mem::replace(&mut *state, AnswerState::Over) {
             AnswerState::Open(_) => {

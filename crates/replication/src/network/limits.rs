@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct TimeLimits {
     state: Mutex<LimitsState>,
     changed: Condvar,
 }
@@ -29,7 +29,7 @@ struct Watched {
     promise: Arc<Promise>,
 }
 
-impl Limits {
+impl TimeLimits {
     /// Answers for a member that does not do it in time.
     pub(super) fn watch(&self, deadline: Instant, host: &str, promise: &Arc<Promise>) {
         let mut state = self.state.lock();

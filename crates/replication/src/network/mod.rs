@@ -22,7 +22,7 @@ use answer::Promise;
 use asker::Asker;
 use document::DocumentBuf;
 use hashbrown::HashMap;
-use limits::Limits;
+use limits::TimeLimits;
 use parking_lot::{Condvar, Mutex};
 use sender::Sender;
 use std::io;
@@ -81,13 +81,13 @@ impl NetworkOptions {
 /// The other members, over TCP.
 #[derive(Debug)]
 pub struct TcpPeers {
-    shared: Arc<Shared>,
+    shared: Arc<NetworkShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct NetworkShared {
     options: NetworkOptions,
-    limits: Limits,
+    limits: TimeLimits,
     /// Taken before the locks of a peer.
     peers: Mutex<PeerTable>,
     threads: Threads,
@@ -118,9 +118,9 @@ impl TcpPeers {
     /// # Errors
     /// The system has no thread left.
     pub fn start(options: NetworkOptions) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NetworkShared {
             options,
-            limits: Limits::default(),
+            limits: TimeLimits::default(),
             peers: Mutex::default(),
             threads: Threads::default(),
         });
@@ -189,7 +189,7 @@ struct Question {
     promise: Arc<Promise>,
 }
 
-impl Shared {
+impl NetworkShared {
     /// The sender of a member. `None`: the system has no thread for it, or all has been stopped.
     fn sender(self: &Arc<Self>, host: &str) -> Option<Arc<Sender>> {
         let mut table = self.peers.lock();
@@ -245,7 +245,11 @@ impl Shared {
         started.ok()
     }
 
-    fn spawn(self: &Arc<Self>, name: String, work: impl FnOnce(&Shared) + Send + 'static) -> io::Result<()> {
+    fn spawn(
+        self: &Arc<Self>,
+        name: String,
+        work: impl FnOnce(&NetworkShared) + Send + 'static,
+    ) -> io::Result<()> {
         let shared = Arc::clone(self);
         *self.threads.running.lock() += 1;
         let spawned = std::thread::Builder::new().name(name).spawn(move || {

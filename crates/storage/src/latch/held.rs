@@ -12,11 +12,11 @@ use crate::pipeline::group::{QueuePlace, Wakers};
 #[derive(Default)]
 pub struct HeldLatches {
     /// A collection and a document: what most writes need.
-    latches: SmallVec<[Latch; 2]>,
+    latches: SmallVec<[OneLatch; 2]>,
 }
 
 #[expect(dead_code, reason = "held for their drop")]
-enum Latch {
+enum OneLatch {
     Shared(SharedGuard),
     Exclusive(ExclusiveGuard),
     Key(LatchGuard),
@@ -27,29 +27,29 @@ enum Latch {
 impl HeldLatches {
     /// Holds a collection's latch together with others.
     pub fn add_shared(&mut self, guard: SharedGuard) {
-        self.latches.push(Latch::Shared(guard));
+        self.latches.push(OneLatch::Shared(guard));
     }
 
     /// Holds a collection's latch, alone, together with others.
     pub fn add_exclusive(&mut self, guard: ExclusiveGuard) {
-        self.latches.push(Latch::Exclusive(guard));
+        self.latches.push(OneLatch::Exclusive(guard));
     }
 
     /// Holds the latch of a key.
     pub fn add_key(&mut self, guard: LatchGuard) {
-        self.latches.push(Latch::Key(guard));
+        self.latches.push(OneLatch::Key(guard));
     }
 
     /// Holds the latch of the document that the unit puts. It is passed on as soon as the unit is enqueued:
     /// the next one that changes the document goes on from what the unit puts.
     pub fn add_document(&mut self, guard: LatchGuard) {
-        self.latches.push(Latch::Document(guard));
+        self.latches.push(OneLatch::Document(guard));
     }
 
     /// Holds the latches of several keys.
     pub fn add_keys(&mut self, guards: LatchGuards) {
         if !guards.is_empty() {
-            self.latches.push(Latch::Keys(guards));
+            self.latches.push(OneLatch::Keys(guards));
         }
     }
 
@@ -61,7 +61,7 @@ impl HeldLatches {
     pub(crate) fn pass_on(&mut self, place: QueuePlace) -> Wakers {
         let mut wakers = Wakers::new();
         for latch in &mut self.latches {
-            if let Latch::Document(guard) = latch {
+            if let OneLatch::Document(guard) = latch {
                 wakers.extend(guard.pass_on(place));
             }
         }

@@ -123,11 +123,11 @@ pub(crate) struct Space {
     reserve_bytes: u64,
     /// A [`SpaceState`]. Written under `watch`.
     state: AtomicU8,
-    watch: Mutex<Watch>,
+    watch: Mutex<SpaceWatch>,
 }
 
 #[derive(Default)]
-struct Watch {
+struct SpaceWatch {
     /// Free bytes and the reserve when they last were found to be little.
     room_when_low: u64,
     /// When a part of the reserve was last given up.
@@ -361,7 +361,7 @@ impl Space {
                 "the data disk is full: the disk reserve is given up for deletes, drops and compaction"
             ),
             SpaceState::Normal => {
-                *watch = Watch::default();
+                *watch = SpaceWatch::default();
                 tracing::info!(
                     free_bytes = free,
                     reserve_bytes = reserve,

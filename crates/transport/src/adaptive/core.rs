@@ -26,7 +26,7 @@ pub(super) struct Queued {
 /// On a cache line of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct Waiting(AtomicUsize);
+struct WaitingConnections(AtomicUsize);
 
 /// What the controller sleeps on.
 #[derive(Default)]
@@ -49,7 +49,7 @@ pub(super) struct Core {
     options: Mutex<AdaptiveOptions>,
     recursion_limit: AtomicU32,
     /// Per queue: connections that wait for bytes, or whose bytes have come and nobody has looked.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingConnections>,
     workers_numbered: AtomicU64,
     pub(super) thread_stack_bytes: usize,
     pub(super) hooks: Arc<dyn LoopHooks>,
@@ -65,7 +65,7 @@ impl Core {
     ) -> io::Result<Arc<Self>> {
         let count = options.queue_count();
         let mut waiting = Vec::new();
-        waiting.resize_with(count, Waiting::default);
+        waiting.resize_with(count, WaitingConnections::default);
         Ok(Arc::new(Self {
             started: Instant::now(),
             queues: Queues::new(count),

@@ -26,7 +26,7 @@ const fn name(kind: Kind) -> &'static str {
 
 /// Tasks that wait, by kind.
 #[derive(Clone, Copy, Default)]
-struct Waiting {
+struct WaitingTasks {
     tasks: u64,
     time: Duration,
 }
@@ -45,7 +45,7 @@ pub(super) fn figures(core: &Core) -> Figures {
         }
         totals
     });
-    let mut waiting = [Waiting::default(); 3];
+    let mut waiting = [WaitingTasks::default(); 3];
     core.queues.for_each(|queued| {
         if let Some(waiting) = waiting.get_mut(queued.kind as usize) {
             waiting.tasks += 1;
@@ -85,7 +85,7 @@ pub(super) fn figures(core: &Core) -> Figures {
     ]
 }
 
-fn of_kind(totals: KindTotals, waiting: Waiting) -> Figures {
+fn of_kind(totals: KindTotals, waiting: WaitingTasks) -> Figures {
     vec![
         ("totalQueued", count(totals.begun + waiting.tasks)),
         ("totalExecuted", count(totals.executed)),
