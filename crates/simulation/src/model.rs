@@ -44,7 +44,7 @@ pub(crate) struct Write {
 
 /// What became of writes at a crash, for the comparison between clients.
 #[derive(Debug, Default)]
-pub(crate) struct Fates {
+pub(crate) struct CrashedWrites {
     /// Those that are certainly there.
     pub(crate) survived: Vec<(Span, String)>,
     /// Those that were acknowledged and are certainly gone.
@@ -124,7 +124,7 @@ impl Model {
     ///
     /// # Errors
     /// When that is not what may be left.
-    pub(crate) fn recovered(&mut self, crash: Crash, found: State) -> Result<Fates, String> {
+    pub(crate) fn recovered(&mut self, crash: Crash, found: State) -> Result<CrashedWrites, String> {
         let certain = self.history.iter().filter(|write| !write.is_unknown).count();
         let journaled =
             self.history.iter().rposition(|write| write.is_journaled && write.span.acknowledged.is_some());
@@ -161,7 +161,7 @@ impl Model {
         let lost = self.history.iter().skip(longest + 1);
         let lost =
             lost.filter(|write| write.span.acknowledged.is_some() && !write.changes.is_empty()).map(fate);
-        let fates = Fates { survived: survived.collect(), lost: lost.collect() };
+        let fates = CrashedWrites { survived: survived.collect(), lost: lost.collect() };
         self.base = found.clone();
         self.now = found;
         self.history.clear();
@@ -189,7 +189,7 @@ pub(crate) fn difference(expected: &State, found: &State, when: &str) -> String 
 ///
 /// # Errors
 /// Which two writes show that it has lost something else.
-pub(crate) fn check_lost_end(fates: &[Fates]) -> Result<(), String> {
+pub(crate) fn check_lost_end(fates: &[CrashedWrites]) -> Result<(), String> {
     let latest = fates.iter().flat_map(|fates| &fates.survived).max_by_key(|(span, _)| span.asked);
     let lost = fates.iter().flat_map(|fates| &fates.lost).min_by_key(|(span, _)| span.acknowledged);
     match (latest, lost) {

@@ -2,7 +2,7 @@
 //! to a list, so that every reader sees the document's whole history.
 
 use crate::disk::Crash;
-use crate::model::{Fates, Span};
+use crate::model::{CrashedWrites, Span};
 use document::{Document, Value};
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ impl Shared {
     ///
     /// # Errors
     /// When that is not what may be left.
-    pub(crate) fn recovered(&mut self, crash: Crash, found: &[Document]) -> Result<Fates, String> {
+    pub(crate) fn recovered(&mut self, crash: Crash, found: &[Document]) -> Result<CrashedWrites, String> {
         let mut lists = BTreeMap::new();
         for document in found {
             let (id, list) = parse(document)?;
@@ -138,7 +138,7 @@ impl Shared {
                 return Err(format!("{id} has {list:?} after {crash:?}, and {known:?} was read before"));
             }
         }
-        let mut fates = Fates::default();
+        let mut fates = CrashedWrites::default();
         for (number, append) in self.appends.iter_mut().filter(|(_, append)| !append.is_lost) {
             let mut holders =
                 lists.iter().filter(|(id, _)| append.document.as_ref().is_none_or(|own| own == *id));

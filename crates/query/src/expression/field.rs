@@ -41,7 +41,7 @@ impl Path {
     }
 
     /// What lies at this path of `root` without a copy, when no array lies on the way; `Err` when one does.
-    pub(crate) fn borrowed<'a>(&self, root: RawDocument<'a>) -> Result<Option<RawValue<'a>>, ArrayOnTheWay> {
+    pub(crate) fn borrowed<'a>(&self, root: RawDocument<'a>) -> Result<Option<RawValue<'a>>, ArrayOnPath> {
         let mut document = root;
         let mut rest = self.components.as_slice();
         while let Some((name, deeper)) = rest.split_first() {
@@ -51,7 +51,7 @@ impl Path {
             }
             match value {
                 RawValue::Document(inner) => document = inner,
-                RawValue::Array(_) => return Err(ArrayOnTheWay),
+                RawValue::Array(_) => return Err(ArrayOnPath),
                 _ => return Ok(None),
             }
             rest = deeper;
@@ -66,7 +66,7 @@ impl Path {
 }
 
 /// A path crosses an array, so that its value is an array yet to be gathered.
-pub(crate) struct ArrayOnTheWay;
+pub(crate) struct ArrayOnPath;
 
 /// MongoDB's limit on the depth of a stored document is 200.
 const MAX_PATH_COMPONENTS: usize = 200;

@@ -109,7 +109,7 @@ fn operation(index: u64, term: u64) -> LogEntry {
 
 /// A way to one source, with troubles.
 #[derive(Debug, Default)]
-struct Way {
+struct Transfer {
     source: Mutex<Option<CopySource>>,
     /// So many answers come; then whoever asks is stopped.
     answers: Mutex<usize>,
@@ -124,17 +124,17 @@ struct Way {
     pause_ms: Mutex<i64>,
 }
 
-impl Way {
+impl Transfer {
     fn to(source: &Server) -> Arc<Self> {
-        let way = Arc::new(Way::default());
-        *way.source.lock() = Some(copy_source(source));
-        *way.answers.lock() = usize::MAX;
-        way
+        let transfer = Arc::new(Transfer::default());
+        *transfer.source.lock() = Some(copy_source(source));
+        *transfer.answers.lock() = usize::MAX;
+        transfer
     }
 
     fn receiver(self: &Arc<Self>, data: PathBuf, store: Store) -> Arc<Receiver> {
         let own_hosts = vec!["member:1".to_owned()];
-        let receiver = Arc::new(Receiver::new(data, store, Arc::<Way>::clone(self), own_hosts));
+        let receiver = Arc::new(Receiver::new(data, store, Arc::<Transfer>::clone(self), own_hosts));
         *self.receiver.lock() = Some(Arc::clone(&receiver));
         receiver
     }
@@ -185,7 +185,7 @@ impl Way {
     }
 }
 
-impl Peers for Way {
+impl Peers for Transfer {
     fn send(&self, _: &str, _: DocumentBuf) {}
 
     fn ask(&self, host: &str, command: DocumentBuf, _: Duration) -> Answer {
@@ -223,23 +223,23 @@ fn a_copy_survives_both_ends_and_becomes_the_members_own() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     source.fill();
     let member = Server::member(2, 3, 2, &[1, 2]);
-    let (way, data) = (Way::to(&source), member.path());
-    *way.answers.lock() = 5;
-    assert!(way.fetch(&member).is_err(), "the member dies");
+    let (transfer, data) = (Transfer::to(&source), member.path());
+    *transfer.answers.lock() = 5;
+    assert!(transfer.fetch(&member).is_err(), "the member dies");
     let member = member.close();
     assert!(!adopt(&member), "half a copy is none");
     // The source begins again, with other data than its checkpoint.
-    *way.source.lock() = None;
+    *transfer.source.lock() = None;
     source.log().write(LogWrite { entries: vec![operation(12, 6)], ..LogWrite::default() }).expect("a write");
     let source = Server::open(source.close());
-    *way.source.lock() = Some(copy_source(&source));
-    *way.answers.lock() = usize::MAX;
-    *way.damages_next.lock() = true;
+    *transfer.source.lock() = Some(copy_source(&source));
+    *transfer.answers.lock() = usize::MAX;
+    *transfer.damages_next.lock() = true;
     let member = Server::open(member);
-    way.fetch(&member).expect("the rest is copied");
+    transfer.fetch(&member).expect("the rest is copied");
     let member = member.close();
     let copied: u64 = files(&data.join(DIRECTORY).join(COPY)).iter().map(|(_, bytes)| bytes).sum();
-    assert!(*way.read.lock() < copied + copied / 2, "{} bytes read for {copied}", *way.read.lock());
+    assert!(*transfer.read.lock() < copied + copied / 2, "{} bytes read for {copied}", *transfer.read.lock());
     assert_eq!(files(&source.path().join("copies")), [], "the checkpoint goes");
     assert!(adopt(&member));
     assert!(!adopt(&member), "once");
@@ -261,7 +261,7 @@ fn a_copy_survives_both_ends_and_becomes_the_members_own() {
 fn promises_are_kept() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     let member = Server::member(2, 7, 2, &[1, 2]);
-    Way::to(&source).fetch(&member).expect("a copy");
+    Transfer::to(&source).fetch(&member).expect("a copy");
     let member = member.close();
     assert!(adopt(&member));
     let promised = Server::open(member).log().hard_state();
@@ -275,7 +275,7 @@ fn a_copy_of_no_use_is_dropped() {
     for (term, applied, members, own_term, own_applied) in cases {
         let source = Server::member(1, term, applied, members);
         let member = Server::member(2, own_term, own_applied, &[1, 2]);
-        Way::to(&source).fetch(&member).expect("a copy");
+        Transfer::to(&source).fetch(&member).expect("a copy");
         let member = member.close();
         assert!(!adopt(&member), "a copy at {applied} for {own_applied}");
         let member = Server::open(member);
@@ -288,7 +288,7 @@ fn a_copy_of_no_use_is_dropped() {
 fn a_crash_between_the_renamings_is_made_good() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     let member = Server::member(2, 3, 2, &[1, 2]);
-    Way::to(&source).fetch(&member).expect("a copy");
+    Transfer::to(&source).fetch(&member).expect("a copy");
     let data = member.path();
     let member = member.close();
     let copy = data.join(DIRECTORY).join(COPY);
@@ -304,13 +304,13 @@ fn a_crash_between_the_renamings_is_made_good() {
 fn a_source_that_is_gone_is_not_waited_for() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     let member = Server::member(2, 3, 2, &[1, 2]);
-    let way = Way::to(&source);
-    *way.answers.lock() = 3;
-    assert!(way.fetch(&member).is_err());
+    let transfer = Transfer::to(&source);
+    *transfer.answers.lock() = 3;
+    assert!(transfer.fetch(&member).is_err());
     std::fs::remove_dir_all(source.path().join("copies")).expect("the copy is lost");
-    *way.answers.lock() = usize::MAX;
-    assert!(way.fetch(&member).is_err());
-    way.fetch(&member).expect("another copy");
+    *transfer.answers.lock() = usize::MAX;
+    assert!(transfer.fetch(&member).is_err());
+    transfer.fetch(&member).expect("another copy");
 }
 
 #[test]
@@ -359,10 +359,10 @@ fn a_secondary_is_copied_from_where_the_leader_names_one_that_is_there() {
     for (named, expected) in cases {
         let source = Server::member(1, 5, 9, &[1, 2]);
         let member = Server::member(2, 3, 2, &[1, 2]);
-        let way = Way::to(&source);
-        *way.named.lock() = named.map(|(host, is_there)| (host.to_owned(), is_there));
-        way.fetch(&member).expect("a copy");
-        let sources = way.sources.lock().clone();
+        let transfer = Transfer::to(&source);
+        *transfer.named.lock() = named.map(|(host, is_there)| (host.to_owned(), is_there));
+        transfer.fetch(&member).expect("a copy");
+        let sources = transfer.sources.lock().clone();
         assert!(!sources.is_empty() && sources.iter().all(|host| host == expected), "{named:?}: {sources:?}");
     }
 }
@@ -388,11 +388,11 @@ impl Disk for SmallDisk {
 fn nothing_is_copied_that_the_disk_cannot_hold() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     source.fill();
-    let (way, data) = (Way::to(&source), tempfile::tempdir().expect("a directory"));
+    let (transfer, data) = (Transfer::to(&source), tempfile::tempdir().expect("a directory"));
     let disk = Arc::new(SmallDisk(Mutex::new(1 << 20)));
     let engine = Arc::new(MemoryEngine::new());
     let store = Store::with_engine_and_disk(engine, Arc::clone(&disk) as _, &StorageOptions::small());
-    let receiver = way.receiver(data.path().to_owned(), store.expect("a store"));
+    let receiver = transfer.receiver(data.path().to_owned(), store.expect("a store"));
     for failed in 1..3 {
         let refused = block_on(receiver.fetch(&wanted())).expect_err("there is no room").to_string();
         assert!(refused.contains("the disk has room for 1048576"), "{refused}");
@@ -400,27 +400,28 @@ fn nothing_is_copied_that_the_disk_cannot_hold() {
         assert_eq!((status.failed, status.progress), (failed, None));
         assert!(status.failures.last().is_some_and(|failure| failure.reason == refused));
     }
-    assert_eq!(*way.read.lock(), 0, "nothing was read");
+    assert_eq!(*transfer.read.lock(), 0, "nothing was read");
     assert_eq!(files(&source.path().join("copies")), [], "the source does not keep the copy");
     *disk.0.lock() = 1 << 30;
     assert!(block_on(receiver.fetch(&wanted())).is_err(), "the copy it was told of is gone");
     block_on(receiver.fetch(&wanted())).expect("another one");
     let progress = receiver.status().and_then(|status| status.progress).expect("a copy");
     assert_eq!((progress.bytes, progress.percent()), (progress.bytes_total, 100.0));
-    assert_eq!(*way.read.lock(), progress.bytes_total);
+    assert_eq!(*transfer.read.lock(), progress.bytes_total);
 }
 
 #[test]
 fn a_copy_keeps_to_the_pace_of_either_side() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     let pace = |budget: u64, pause_ms: i64| {
-        let (way, data) = (Way::to(&source), tempfile::tempdir().expect("a directory"));
-        *way.pause_ms.lock() = pause_ms;
+        let (transfer, data) = (Transfer::to(&source), tempfile::tempdir().expect("a directory"));
+        *transfer.pause_ms.lock() = pause_ms;
         let options = StorageOptions { io_budget_bytes_per_second: budget, ..StorageOptions::small() };
-        let receiver = way.receiver(data.path().to_owned(), Store::in_memory(&options).expect("a store"));
+        let receiver =
+            transfer.receiver(data.path().to_owned(), Store::in_memory(&options).expect("a store"));
         let began = ambient::now();
         block_on(receiver.fetch(&wanted())).expect("a copy");
-        (ambient::elapsed(began).as_secs_f64(), *way.read.lock(), way.sources.lock().len())
+        (ambient::elapsed(began).as_secs_f64(), *transfer.read.lock(), transfer.sources.lock().len())
     };
     let (seconds, bytes, _) = pace(2 << 20, 0);
     let least = bytes as f64 / f64::from(256 << 10);

@@ -6,7 +6,7 @@ use crate::entry::{LogIndex, LogPosition};
 use crate::log::LogError;
 use crate::membership::Membership;
 use crate::optime::OpTime;
-use crate::set::shared::Bell;
+use crate::set::shared::ThreadWaker;
 use crate::store_log::Oplog;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ pub(crate) struct ApplyQueue {
     waiting: Mutex<State>,
     /// Of entries in memory; more are only known to be in the log.
     bytes_max: u64,
-    pub(crate) bell: Bell,
+    pub(crate) waker: ThreadWaker,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ pub struct Unapplied {
 
 impl ApplyQueue {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        ApplyQueue { waiting: Mutex::default(), bytes_max, bell: Bell::default() }
+        ApplyQueue { waiting: Mutex::default(), bytes_max, waker: ThreadWaker::default() }
     }
 
     /// Adds work; entries join those that wait already.
@@ -86,7 +86,7 @@ impl ApplyQueue {
             Work::Entries(entries) => entries.into_iter().for_each(|entry| state.add(entry, self.bytes_max)),
         }
         drop(state);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Whether a group of so many bytes may be logged: it stays in memory until it is applied.

@@ -13,7 +13,7 @@ use crate::effects::SyncTicket;
 use crate::log::LogError;
 use crate::set::apply::Applying;
 use crate::set::driver::{Driver, Inbox, Links, Now, Told, TurnReport};
-use crate::set::shared::Bell;
+use crate::set::shared::ThreadWaker;
 use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -124,7 +124,7 @@ impl MemberTasks {
         };
         let mut apply = applying.map(&begin).transpose()?;
         let drive = vital("replication", move || {
-            inbox.bell.is_mine();
+            inbox.waker.wakes_this_thread();
             loop {
                 let (monotonic, wall) = clock();
                 let turn = match driver.turn(Now { monotonic, wall }) {
@@ -154,7 +154,7 @@ impl MemberTasks {
             }
             syncing.end();
             ends.store(true, Ordering::Release);
-            links.queue.bell.ring();
+            links.queue.waker.wake();
             if let Some(apply) = apply {
                 drop(apply.join());
             }
@@ -164,7 +164,7 @@ impl MemberTasks {
 }
 
 fn run_applying(mut applying: Applying, links: &Links, ends: &AtomicBool) {
-    links.queue.bell.is_mine();
+    links.queue.waker.wakes_this_thread();
     loop {
         let is_last = ends.load(Ordering::Acquire);
         match pollster::block_on(applying.step()) {
@@ -188,22 +188,22 @@ fn run_applying(mut applying: Applying, links: &Links, ends: &AtomicBool) {
 struct Syncing {
     wanted: Mutex<Option<SyncTicket>>,
     ends: AtomicBool,
-    bell: Bell,
+    waker: ThreadWaker,
 }
 
 impl Syncing {
     fn want(&self, ticket: SyncTicket) {
         *self.wanted.lock() = Some(ticket);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn end(&self) {
         self.ends.store(true, Ordering::Release);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn run(&self, store: &Store, inbox: &Inbox) {
-        self.bell.is_mine();
+        self.waker.wakes_this_thread();
         while !self.ends.load(Ordering::Acquire) {
             let wanted = self.wanted.lock().take();
             match wanted {

@@ -12,7 +12,7 @@ use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{Heartbeats, Statuses};
 use crate::set::history::History;
 use crate::set::participant::Participant;
-use crate::set::shared::{Bell, Reply, Shared};
+use crate::set::shared::{Reply, Shared, ThreadWaker};
 use crate::set::state::{FIRST_NUMBER, SetState};
 use crate::set::{ReplSetConfig, SetError, SetOptions};
 use crate::{Identity, LocalState, Membership, Peers};
@@ -75,7 +75,7 @@ pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
     /// Of envelopes; more are dropped, as the network might, and sent again.
     bytes_max: usize,
-    pub(crate) bell: Bell,
+    pub(crate) waker: ThreadWaker,
 }
 
 #[derive(Debug, Default)]
@@ -101,17 +101,17 @@ pub struct Received {
 
 impl Inbox {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Inbox { waiting: Mutex::default(), bytes_max, bell: Bell::default() }
+        Inbox { waiting: Mutex::default(), bytes_max, waker: ThreadWaker::default() }
     }
 
     pub(crate) fn tell(&self, told: Told) {
         let can_wait = matches!(told, Told::Applied { state: None, .. });
         let mut waiting = self.waiting.lock();
         waiting.told.push(told);
-        let rings = waiting.awaits_data || !can_wait;
+        let wakes = waiting.awaits_data || !can_wait;
         drop(waiting);
-        if rings {
-            self.bell.ring();
+        if wakes {
+            self.waker.wake();
         }
     }
 
@@ -122,7 +122,7 @@ impl Inbox {
         let has_missed = awaits && !waiting.told.is_empty();
         drop(waiting);
         if has_missed {
-            self.bell.ring();
+            self.waker.wake();
         }
     }
 
@@ -138,7 +138,7 @@ impl Inbox {
         waiting.received.bytes += bytes as u64;
         waiting.told.push(Told::Received(envelope));
         drop(waiting);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     pub(crate) fn received(&self) -> Received {
@@ -219,13 +219,13 @@ impl Driver {
         inbox: Arc<Inbox>,
         now: Now,
     ) -> Result<(Self, TurnReport), LogError> {
-        let ring = Arc::clone(&inbox);
-        let proposals = links.catalog.store().take_proposals(Arc::new(move || ring.bell.ring()));
+        let woken = Arc::clone(&inbox);
+        let proposals = links.catalog.store().take_proposals(Arc::new(move || woken.waker.wake()));
         let local = LocalState::new(links.catalog.store().clone());
         let disk = own_disk(&local, &links)?;
         links.shared.disk.get_or_init(|| disk);
         links.publish_view();
-        let waker = Waker::from(Arc::new(Rings(Arc::clone(&inbox))));
+        let waker = Waker::from(Arc::new(WakesDriver(Arc::clone(&inbox))));
         let heartbeats = Heartbeats::default();
         let mut driver = Driver {
             options,
@@ -441,11 +441,11 @@ impl Strangers {
 }
 
 /// Wakes the driver's thread.
-struct Rings(Arc<Inbox>);
+struct WakesDriver(Arc<Inbox>);
 
-impl Wake for Rings {
+impl Wake for WakesDriver {
     fn wake(self: Arc<Self>) {
-        self.0.bell.ring();
+        self.0.waker.wake();
     }
 }
 

@@ -239,15 +239,15 @@ async fn until<T>(event: &Event, mut found: impl FnMut() -> Option<T>) -> T {
 
 /// Wakes a thread that works off something, once it has begun to.
 #[derive(Debug, Default)]
-pub(crate) struct Bell(OnceLock<Thread>);
+pub(crate) struct ThreadWaker(OnceLock<Thread>);
 
-impl Bell {
+impl ThreadWaker {
     /// This thread is the one to be woken.
-    pub(crate) fn is_mine(&self) {
+    pub(crate) fn wakes_this_thread(&self) {
         self.0.set(std::thread::current()).expect("one thread works off a queue");
     }
 
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(thread) = self.0.get() {
             thread.unpark();
         }

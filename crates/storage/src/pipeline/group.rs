@@ -512,14 +512,14 @@ pub(crate) fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
 
 /// Wakes all, also those behind one whose waker panics.
 pub(super) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
-    struct Rest<I: Iterator<Item = Waker>>(I);
-    impl<I: Iterator<Item = Waker>> Drop for Rest<I> {
+    struct RemainingWakers<I: Iterator<Item = Waker>>(I);
+    impl<I: Iterator<Item = Waker>> Drop for RemainingWakers<I> {
         fn drop(&mut self) {
             self.0.by_ref().for_each(Waker::wake);
         }
     }
-    let mut rest = Rest(wakers.into_iter());
-    for waker in rest.0.by_ref() {
+    let mut remaining = RemainingWakers(wakers.into_iter());
+    for waker in remaining.0.by_ref() {
         waker.wake();
     }
 }

@@ -80,7 +80,7 @@ impl Adaptive {
         // One worker is enough to serve; the controller sees to the others, and to what the system refuses
         // for now.
         let first = worker::start(&core, Cause::BelowReserve)?;
-        let run = move || Crew { core, threads: first.into_iter().collect() }.control();
+        let run = move || Workers { core, threads: first.into_iter().collect() }.control();
         *model.controller.lock() = Some(vital::spawn("adaptive-control", run)?);
         Ok(model)
     }
@@ -157,12 +157,12 @@ impl Drop for Adaptive {
 }
 
 /// The controller's thread and the threads it has started.
-struct Crew {
+struct Workers {
     core: Arc<Core>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crew {
+impl Workers {
     /// Follows the controller's rules until the model ends, then waits for the workers.
     fn control(mut self) {
         let mut controller = Controller::default();
