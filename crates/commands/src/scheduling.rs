@@ -119,7 +119,6 @@ impl<'c> Scheduling<'c> {
     pub(crate) async fn leave_memory(&self) -> CommandResult {
         self.interrupt().check()?;
         self.check_view()?;
-        assert!(!self.may_block(), "a read that may block would block");
         self.offload_briefly().await;
         Ok(())
     }

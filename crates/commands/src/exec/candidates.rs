@@ -11,7 +11,7 @@ use crate::scheduling::Scheduling;
 use catalog::{Collection, FoundDocuments};
 use query::aggregate::{Pause, YieldPolicy};
 use std::sync::Arc;
-use storage::ReadSource;
+use storage::{ReadSource, ReadTier};
 
 /// Where [`Candidates::gather`] stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +108,7 @@ impl<'c> Candidates<'c> {
                 Ok(Gathered::Yield)
             }
             Pause::WouldBlock => {
+                assert!(tier != ReadTier::Any, "a read that may block would block");
                 self.slice = None;
                 Ok(Gathered::WouldBlock)
             }
