@@ -4,13 +4,13 @@
 use crate::buffer::release_spares;
 use crate::busy_poll::BusyPoll;
 use crate::executors::{AcceptedSession, drive};
-use crate::idle::{IdleWatch, give_back};
+use crate::idle::IdleWatch;
 use crate::placement::Placement;
 use crate::pool::Pools;
 use crate::readiness::{Poller, ReadinessStream};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
-use crate::task::{TaskQueue, spawn};
+use crate::task::spawn;
 use crate::vital;
 use crate::{ReceiveBuffer, Service};
 use std::io;
@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Tasks polled between two looks at the sockets.
-const TASKS_PER_TURN: usize = 256;
+/// Tasks polled between two looks at the sockets, and until commits are written and replies leave: as many
+/// requests as form one group at most.
+pub(crate) const TASKS_PER_TURN: usize = 256;
 /// Pause after a failed wait, so that a broken kernel interface does not become a busy loop.
-const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the threads that must not block tell the service.
 pub(crate) trait LoopHooks: Send + Sync + 'static {
@@ -92,10 +93,7 @@ impl Drop for RunningLoop {
     fn drop(&mut self) {
         self.event_loop.stopping.store(true, Ordering::Release);
         self.event_loop.poller.notify();
-        if let Some(thread) = self.thread.take()
-            // The last reference may be dropped by a task of this very loop.
-            && thread.thread().id() != thread::current().id()
-        {
+        if let Some(thread) = self.thread.take() {
             vital::join(thread);
         }
     }
@@ -174,10 +172,7 @@ impl EventLoop {
 
     /// Has the thread give back memory if it has come to rest.
     pub(crate) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
-        if self.idle.rests(self.queue.statistics().executed, 1) {
-            let queue = Arc::clone(&self.queue);
-            give_back(hooks, move |task| queue.push(task));
-        }
+        self.idle.tidy(&self.queue, hooks);
     }
 
     /// Connections that live here.

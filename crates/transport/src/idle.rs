@@ -2,7 +2,8 @@
 //! next.
 
 use crate::event_loop::LoopHooks;
-use crate::task::Task;
+use crate::run_queue::RunQueue;
+use crate::task::{Task, TaskQueue};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -32,6 +33,14 @@ impl IdleWatch {
             *looks = Looks { seen: work + tasks, told: work + tasks };
         }
         rests
+    }
+
+    /// Has the thread that runs a queue give its memory back if it rests.
+    pub(crate) fn tidy(&self, queue: &Arc<RunQueue>, hooks: &Arc<dyn LoopHooks>) {
+        if self.rests(queue.statistics().executed, 1) {
+            let queue = Arc::clone(queue);
+            give_back(hooks, move |task| queue.push(task));
+        }
     }
 }
 

@@ -31,9 +31,12 @@ pub(crate) fn spawn(
     })
 }
 
-/// Waits for its end, which is no panic.
+/// Waits for its end, which is no panic. For its own end no thread waits: whoever owns a thread may be
+/// dropped by a task that it runs.
 pub(crate) fn join(thread: JoinHandle<()>) {
-    let _ = thread.join();
+    if thread.thread().id() != thread::current().id() {
+        let _ = thread.join();
+    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use super::sockets::{RingSockets, SocketCounts};
 use super::stream::{RingStream, with_ring};
 use crate::Service;
 use crate::busy_poll::BusyPoll;
-use crate::event_loop::LoopHooks;
+use crate::event_loop::{FAILURE_PAUSE, LoopHooks, TASKS_PER_TURN};
 use crate::executors::{AcceptedSession, drive};
-use crate::idle::{IdleWatch, give_back};
+use crate::idle::IdleWatch;
 use crate::placement::Placement;
 use crate::pool::Pools;
 use crate::run_queue::{Ownership, RunQueue};
@@ -23,12 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-/// Tasks polled until commits are written and replies leave: as many requests as form one group at most.
-const TASKS_PER_TURN: usize = 256;
-/// Pause after a failed wait, so that a broken kernel interface does not become a busy loop.
-const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// The ring of this thread. Nothing that runs while it is borrowed polls or drops a task.
@@ -154,10 +148,7 @@ impl RunningRing {
 
     /// Has the thread give back memory if it has come to rest.
     pub(super) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
-        if self.home.idle.rests(self.home.queue.statistics().executed, 1) {
-            let queue = Arc::clone(&self.home.queue);
-            give_back(hooks, move |task| queue.push(task));
-        }
+        self.home.idle.tidy(&self.home.queue, hooks);
     }
 
     /// RingSockets that live here.
@@ -197,10 +188,7 @@ impl Drop for RunningRing {
     fn drop(&mut self) {
         self.home.stopping.store(true, Ordering::Release);
         self.home.notify();
-        if let Some(thread) = self.thread.take()
-            // The last reference may be dropped by a task of this very ring.
-            && thread.thread().id() != thread::current().id()
-        {
+        if let Some(thread) = self.thread.take() {
             vital::join(thread);
         }
     }
