@@ -72,8 +72,6 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             }
         }
     }
-    let repeated = retry.as_ref().map_or(0, |retry| retry.retried());
-    context.server.counters.documents_deleted.add(outcome.count - repeated);
     outcome.write(reply);
     retry.inspect(|retry| retry.write(&context.server.counters, reply));
     Ok(())

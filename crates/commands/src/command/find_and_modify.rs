@@ -243,7 +243,6 @@ impl Changing<'_> {
                 keeps_versions: true,
             };
             if let Some(modified) = modify_one(context, &wanted).await? {
-                self.count(context, &modified);
                 return self.request.found(modified, self.projection).map(Some);
             }
         }
@@ -258,15 +257,6 @@ impl Changing<'_> {
         let upserted = document.as_raw().get("_id").map(RawValue::to_value);
         let value = self.request.returns_new.then(|| project(self.projection, document)).transpose()?;
         Ok(Some(Found { count: 1, updated_existing: Some(false), upserted, value }))
-    }
-
-    fn count(&self, context: &CommandContext<'_>, modified: &Modified) {
-        let counters = &context.server.counters;
-        let counter = match self.request.remove {
-            true => &counters.documents_deleted,
-            false => &counters.documents_updated,
-        };
-        counter.add(u64::from(modified.changed));
     }
 }
 

@@ -51,6 +51,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let writing = OperationContext { bypass_validation: bypass, ..context.writing() };
     let mut outcome = BatchReply::default();
     let mut retry = begin_retryable(context, &ids, documents.len()).await?;
+    context.server.counters.count(OperationClass::Insert, documents.len() as u64);
     match &mut retry {
         None => {
             insert(context, (database, name), (&documents, None), ordered, &writing, &mut outcome).await?
@@ -60,9 +61,6 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             Box::pin(once).await?;
         }
     }
-    let repeated = retry.as_ref().map_or(0, |retry| retry.retried());
-    context.server.counters.count(OperationClass::Insert, documents.len() as u64);
-    context.server.counters.documents_inserted.add(outcome.count - repeated);
     outcome.write(reply);
     retry.inspect(|retry| retry.write(&context.server.counters, reply));
     Ok(())
@@ -130,6 +128,7 @@ async fn insert(
         }
         let report = insert_documents(context, &collection, (documents, begin), ordered, writing).await;
         outcome.count += report.inserted as u64;
+        context.server.counters.documents_inserted.add(report.inserted as u64);
         let mut dropped_at = None;
         for (position, error) in report.errors {
             match error {

@@ -74,7 +74,6 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             }
         }
     }
-    context.server.counters.documents_updated.add(outcome.modified.unwrap_or(0));
     outcome.write(reply);
     retry.inspect(|retry| retry.write(&context.server.counters, reply));
     Ok(())

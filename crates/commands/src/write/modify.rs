@@ -96,12 +96,23 @@ impl Statement<'_> {
         document_key: &[u8],
     ) -> CommandResult<Option<Modified>> {
         let scheduling = context.scheduling();
-        match self.modify_within(document_key, scheduling.tier()).await {
+        let modified = match self.modify_within(document_key, scheduling.tier()).await {
             Err(refusal) if refusal.would_block() => {
                 scheduling.offload_briefly().await;
-                Ok(self.modify_within(document_key, ReadTier::Any).await?)
+                self.modify_within(document_key, ReadTier::Any).await?
             }
-            result => Ok(result?),
+            result => result?,
+        };
+        self.count(context, u64::from(modified.as_ref().is_some_and(|modified| modified.changed)));
+        Ok(modified)
+    }
+
+    /// Counts what is done, whatever becomes of the command.
+    fn count(&self, context: &CommandContext<'_>, changed: u64) {
+        let counters = &context.server.counters;
+        match self.modification {
+            Modification::Update(_) => counters.documents_updated.add(changed),
+            Modification::Remove => counters.documents_deleted.add(changed),
         }
     }
 
@@ -237,6 +248,7 @@ impl Statement<'_> {
         let changed = counted.get(settled).copied().unwrap_or_default();
         counts.matched += changed.matched;
         counts.changed += changed.changed;
+        self.count(context, changed.changed);
         (settled, result)
     }
 }

@@ -226,14 +226,9 @@ impl Retry {
         RetryObserver::of_inserts(&self.write, ids, WriterRole::Primary)
     }
 
-    /// How many statements were done before.
-    pub(crate) fn retried(&self) -> u64 {
-        self.retried.len() as u64
-    }
-
     fn count(&self, counters: &OperationCounters) {
         counters.retried_commands.add(u64::from(!self.retried.is_empty()));
-        counters.retried_statements.add(self.retried());
+        counters.retried_statements.add(self.retried.len() as u64);
         counters.session_rows_written.add(self.write.rows_written());
     }
 

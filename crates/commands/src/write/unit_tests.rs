@@ -160,6 +160,50 @@ fn an_insert_of_many_documents_ends_at_its_time_limit() {
 }
 
 #[test]
+fn what_was_done_before_an_end_is_counted() {
+    let client = TestClient::of(&server());
+    let counted = || {
+        let counters = &client.server.counters;
+        let figures =
+            [&counters.documents_inserted, &counters.documents_updated, &counters.documents_deleted];
+        figures.map(|figure| figure.get() as i32)
+    };
+    // As long as it takes to do something, and not much longer.
+    let end = |command: Document, done: &dyn Fn() -> i32| {
+        let limits = (0..).map(|power| 1 << power);
+        let ended = limits.map(|limit: i32| {
+            let mut command = command.clone();
+            command.push("maxTimeMS", limit);
+            client.run(command);
+            done()
+        });
+        ended.into_iter().find(|done| *done > 0).expect("the limit grows")
+    };
+    let documents: Vec<Value> = (0..20_000).map(|id| doc! { "_id": id }.into()).collect();
+    let insert = doc! { "insert": "c", "documents": documents, "ordered": false };
+    let inserted = end(insert.clone(), &|| count(&client, doc! {}));
+    assert_eq!(counted(), [inserted, 0, 0]);
+
+    run(&client, insert);
+    let all = count(&client, doc! {});
+    let statements = |of: &dyn Fn(i32) -> Document| (0..all).map(|id| of(id).into()).collect::<Vec<Value>>();
+    let updates = statements(&|id| doc! { "q": { "_id": id }, "u": { "$set": { "a": 1 } } });
+    let updated = end(doc! { "update": "c", "updates": updates }, &|| count(&client, doc! { "a": 1 }));
+    assert_eq!(counted(), [all, updated, 0]);
+
+    let deletes = statements(&|id| doc! { "q": { "_id": id }, "limit": 1 });
+    let deleted = end(doc! { "delete": "c", "deletes": deletes }, &|| all - count(&client, doc! {}));
+    assert_eq!(counted(), [all, updated, deleted]);
+
+    // Of a statement that fails in the midst, what it did counts as well.
+    let failing = doc! { "$set": { "b": { "$divide": [1, { "$subtract": ["$_id", (all - 10)] }] } } };
+    let reply = run(&client, doc! { "update": "c", "updates": [{ "q": {}, "u": [failing], "multi": true }] });
+    assert!(reply.get("writeErrors").is_some(), "{reply:?}");
+    let changed = count(&client, doc! { "b": { "$exists": true } });
+    assert_eq!(counted(), [all, updated + changed, deleted]);
+}
+
+#[test]
 fn capped_collections_lose_their_oldest_by_single_documents() {
     let client = TestClient::of(&server());
     run(&client, doc! { "create": "c", "capped": true, "size": 4096, "max": 50 });
