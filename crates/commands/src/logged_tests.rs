@@ -3,7 +3,7 @@
 
 use crate::command::COMMANDS;
 use crate::server::ServiceContext;
-use crate::testing::{Member, TestClient, server};
+use crate::testing::{TestClient, TestMember, server};
 use document::{Document, DocumentBuf, Value, doc};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ fn shown(server: &Arc<ServiceContext>) -> Vec<String> {
 
 #[test]
 fn every_command_that_writes_is_logged() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     let mut tried = Vec::new();
     for command in writes() {
@@ -105,7 +105,7 @@ fn every_command_that_writes_is_logged() {
         let is_known = tried.iter().any(|name| name == command.name) || NOT_TRIED.contains(&command.name);
         assert!(is_known, "does {} write? try it above", command.name);
     }
-    let other = Member::new();
+    let other = TestMember::new();
     other.apply(&member.log());
     assert_eq!(shown(&other.server), shown(&member.server));
 }
@@ -121,7 +121,7 @@ fn without_uuids(shown: Vec<String>) -> Vec<String> {
 
 #[test]
 fn a_log_is_replayed_by_apply_ops_on_another_server() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     for command in writes() {
         client.run(command);
@@ -179,7 +179,7 @@ fn apply_ops_keeps_the_rules_of_indexes_and_tells_how_far_it_came() {
 
 #[test]
 fn documents_that_are_merged_wait_for_the_others_together() {
-    let member = Member::far_from_others(Duration::from_millis(2));
+    let member = TestMember::far_from_others(Duration::from_millis(2));
     let client = TestClient::of(&member.server);
     let run = |command: Document| {
         let (reply, _) = client.run(command);

@@ -20,7 +20,7 @@ const CLOCK_DRIFT_SECONDS_MAX: u32 = 365 * 24 * 60 * 60;
 
 /// A server as a member of a set.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct SetMember {
     pub(crate) set: ReplicaSet,
     store: Store,
     /// The latest cluster time that somebody has told.
@@ -35,9 +35,9 @@ pub(crate) fn refused(error: SetError) -> CommandError {
     CommandError::new(error.code as i32, error.message)
 }
 
-impl Member {
+impl SetMember {
     pub(crate) fn new(set: ReplicaSet, store: Store) -> Self {
-        Member {
+        SetMember {
             set,
             store,
             heard: AtomicU64::new(0),

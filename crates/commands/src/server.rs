@@ -4,7 +4,7 @@ use crate::command::{COMMANDS, copy_operation};
 use crate::error::CommandResult;
 use crate::exec::Spill;
 use crate::parameters::Parameters;
-use crate::replica_set::{Member, journaled, no_replica_set, refused};
+use crate::replica_set::{SetMember, journaled, no_replica_set, refused};
 use catalog::{Catalog, ChangeObserver, OperationContext, Receipts};
 use dispatch::command::Command;
 use dispatch::concern::{ReadConcern, WriteConcern};
@@ -32,7 +32,7 @@ pub struct DataNode {
     /// Retryable writes; where there are none, no log is kept of changes either.
     pub retry_table: Option<Arc<RetryTable>>,
     /// What it is in its set, if it was started as a member of one.
-    pub(crate) member: Option<Member>,
+    pub(crate) member: Option<SetMember>,
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
 }
@@ -82,7 +82,7 @@ impl Node for DataNode {
 
     #[inline]
     fn role(&self) -> Option<Role> {
-        self.member.as_ref().map(Member::role)
+        self.member.as_ref().map(SetMember::role)
     }
 
     #[inline]
@@ -196,7 +196,7 @@ impl DataNode {
     #[must_use]
     pub fn member_of(self, set: ReplicaSet) -> Self {
         let node = self.of_a_set(Arc::clone(set.sessions()));
-        DataNode { member: Some(Member::new(set, node.store.clone())), ..node }
+        DataNode { member: Some(SetMember::new(set, node.store.clone())), ..node }
     }
 
     /// The set that the server is a member of.

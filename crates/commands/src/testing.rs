@@ -43,16 +43,16 @@ fn server_of(store: Store, kind: impl FnOnce(DataNode) -> DataNode) -> Arc<Servi
 }
 
 /// A member of a set that has no other: whatever it proposes is committed at once.
-pub(crate) struct Member {
+pub(crate) struct TestMember {
     pub(crate) server: Arc<ServiceContext>,
     proposals: Arc<Proposals>,
     log: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-impl Member {
+impl TestMember {
     /// A primary without data.
     pub(crate) fn new() -> Self {
-        Member::far_from_others(Duration::ZERO)
+        TestMember::far_from_others(Duration::ZERO)
     }
 
     /// One whose groups take so long.
@@ -78,7 +78,7 @@ impl Member {
                 }
             }
         });
-        Member { server: server_of(store, of_a_set), proposals, log }
+        TestMember { server: server_of(store, of_a_set), proposals, log }
     }
 
     /// Refuses writes from now on, or takes them again.

@@ -1,6 +1,6 @@
 //! Every wait of a command ends by `killOp` and by its time limit; what is answered so has not been done.
 
-use crate::testing::{Member, TestClient, server_on};
+use crate::testing::{TestClient, TestMember, server_on};
 use document::{Document, Value, doc};
 use parking_lot::Mutex;
 use std::future::Future;
@@ -64,7 +64,7 @@ enum By {
 struct Scene {
     client: TestClient,
     held: Arc<Held>,
-    member: Option<Member>,
+    member: Option<TestMember>,
 }
 
 #[track_caller]
@@ -79,7 +79,7 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 impl Scene {
     fn new(by: By) -> Self {
         let held = Arc::<Held>::default();
-        let member = (by == By::Window).then(Member::new);
+        let member = (by == By::Window).then(TestMember::new);
         let server = match &member {
             Some(member) => Arc::clone(&member.server),
             None => {

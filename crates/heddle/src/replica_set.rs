@@ -38,7 +38,7 @@ pub(crate) enum MemberError {
 
 /// A member that runs, and its way to the others.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct RunningMember {
     pub(crate) set: ReplicaSet,
     peers: Arc<TcpPeers>,
 }
@@ -53,7 +53,7 @@ pub(crate) fn start(
     memory: u64,
     catalog: &Arc<Catalog>,
     has_copied: bool,
-) -> Result<Option<Member>, Box<dyn Error>> {
+) -> Result<Option<RunningMember>, Box<dyn Error>> {
     let given = parameters.text(Parameter::ReplSetName);
     let stored = LocalState::new(catalog.store().clone()).identity()?.map(|identity| identity.set_name);
     match stored {
@@ -94,10 +94,10 @@ pub(crate) fn start(
         }
         Ok(())
     });
-    Ok(Some(Member { set, peers }))
+    Ok(Some(RunningMember { set, peers }))
 }
 
-impl Member {
+impl RunningMember {
     /// Hands over where this member is the primary, and ends what runs for the set.
     pub(crate) fn stop(&self) {
         self.set.stop();

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::network::{self, Resources};
 use crate::options::Options;
 use crate::pid_file::PidFile;
-use crate::replica_set::{self, Member};
+use crate::replica_set::{self, RunningMember};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::{EXIT_OPTIONS, allocator, fail};
@@ -146,7 +146,7 @@ struct Running {
     server: Arc<ServiceContext>,
     transport: Arc<transport::Server>,
     store: Store,
-    member: Option<Member>,
+    member: Option<RunningMember>,
     parameters: Arc<Parameters>,
     _pid_file: Option<PidFile>,
 }

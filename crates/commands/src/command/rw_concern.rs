@@ -7,7 +7,7 @@ use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::fields::Fields;
-use crate::replica_set::{Member, refused};
+use crate::replica_set::{SetMember, refused};
 use crate::server::DataNode;
 use catalog::{Collection, Decision, WriteError};
 use dispatch::concern::{W, WriteConcern};
@@ -39,7 +39,7 @@ const ID: &str = "ReadWriteConcernDefaults";
 /// The command is for replica sets and clusters.
 const ON_STANDALONE: i32 = 51_300;
 
-fn member<'a>(context: &CommandContext<'a>) -> CommandResult<&'a Member> {
+fn member<'a>(context: &CommandContext<'a>) -> CommandResult<&'a SetMember> {
     context.server.node.member.as_ref().ok_or_else(|| {
         let message = format!("'{}' is not supported on standalone nodes.", context.command.name);
         CommandError::new(ON_STANDALONE, message)
@@ -118,7 +118,7 @@ fn change_read(defaults: &mut Document, concern: RawDocument<'_>) -> CommandResu
     Ok(())
 }
 
-fn change_write(defaults: &mut Document, concern: RawDocument<'_>, member: &Member) -> CommandResult {
+fn change_write(defaults: &mut Document, concern: RawDocument<'_>, member: &SetMember) -> CommandResult {
     if concern.first().is_none() {
         if !defaults.contains("defaultWriteConcern") {
             return Ok(());
@@ -184,7 +184,7 @@ async fn keep(context: &CommandContext<'_>, defaults: &Document) -> CommandResul
 }
 
 /// A set refuses what can never be met.
-impl Member {
+impl SetMember {
     fn check(&self, concern: &WriteConcern) -> CommandResult {
         let topology = self.set.topology();
         let copies = concern.w.as_ref().and_then(crate::replica_set::copies);

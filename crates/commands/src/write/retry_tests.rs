@@ -1,6 +1,6 @@
 //! A write with a transaction number is done once, however often it is sent and to whichever primary.
 
-use crate::testing::{Member, TestClient};
+use crate::testing::{TestClient, TestMember};
 use catalog::Decision;
 use document::{Document, Value, doc};
 use pollster::block_on;
@@ -30,7 +30,7 @@ fn found(client: &TestClient, name: &str) -> Vec<Value> {
 }
 
 /// Everything that a member keeps of documents and sessions.
-fn all(member: &Member) -> Vec<Vec<Value>> {
+fn all(member: &TestMember) -> Vec<Vec<Value>> {
     let client = TestClient::of(&member.server);
     let of_config = |name: &str| {
         let (reply, _) = client.run(doc! { "find": name, "sort": { "_id": 1 }, "$db": "config" });
@@ -49,7 +49,7 @@ fn all(member: &Member) -> Vec<Vec<Value>> {
 /// The reply is the same but for these fields that tell of the repetition, and nothing changes.
 #[track_caller]
 fn check(before: &[Document], command: Document, told: Document) {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     for command in before {
         run(&client, command.clone());
@@ -63,7 +63,7 @@ fn check(before: &[Document], command: Document, told: Document) {
     assert_eq!(run(&client, command.clone()), expect, "here");
     assert_eq!((all(&member), member.log().len()), (data.clone(), log.len()), "nothing was done here");
 
-    let next = Member::new();
+    let next = TestMember::new();
     next.apply(&log);
     assert_eq!(all(&next), data, "applied");
     let client = TestClient::of(&next.server);
@@ -159,7 +159,7 @@ fn in_capped_collections() {
 
 #[test]
 fn what_failed_is_done_and_the_rest_is_not_done_again() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     let insert = |ids: &[i32]| doc! { "insert": "c", "documents": (documents(ids)), "ordered": false };
     run(&client, insert(&[2]));
@@ -185,7 +185,7 @@ fn what_failed_is_done_and_the_rest_is_not_done_again() {
 
 #[test]
 fn a_statement_that_did_nothing_is_done_again() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     let command = numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 1);
     assert_eq!(run(&client, command.clone()).get("n"), Some(&Value::Int32(0)));
@@ -205,7 +205,7 @@ fn refused(client: &TestClient, command: Document, code: i32) {
 
 #[test]
 fn what_cannot_be_done_once_is_refused() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     run(&client, filled()[0].clone());
     let many = doc! { "q": {}, "u": { "$inc": { "a": 1 } }, "multi": true };
@@ -225,7 +225,7 @@ fn what_cannot_be_done_once_is_refused() {
 
 #[test]
 fn retries_are_counted() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     run(&client, filled()[0].clone());
     let two = || update(vec![increment(doc! { "_id": 1 }, false), increment(doc! { "_id": 2 }, false)]);
@@ -240,7 +240,7 @@ fn retries_are_counted() {
 
 #[test]
 fn what_is_kept_of_sessions_is_the_servers() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     run(&client, numbered(doc! { "insert": "c", "documents": (documents(&[1])) }, 1));
     let refused = |mut command: Document| {
@@ -264,7 +264,7 @@ fn what_is_kept_of_sessions_is_the_servers() {
 
 #[test]
 fn a_write_that_is_refused_is_not_taken_for_done() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     run(&client, filled()[0].clone());
     let command = numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 1);
@@ -279,8 +279,8 @@ fn a_write_that_is_refused_is_not_taken_for_done() {
 }
 
 /// A member with documents and the collections of its sessions, and a client of it.
-fn keeping_sessions() -> (Member, TestClient) {
-    let member = Member::new();
+fn keeping_sessions() -> (TestMember, TestClient) {
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     run(&client, filled()[0].clone());
     let table = member.server.node.retry_table.as_ref().expect("a member's");
@@ -347,7 +347,7 @@ fn a_wait_for_a_session_in_use_is_ended() {
 
 #[test]
 fn an_entry_waits_for_the_command_that_has_the_session() {
-    let (primary, other) = (Member::new(), Member::new());
+    let (primary, other) = (TestMember::new(), TestMember::new());
     let client = TestClient::of(&primary.server);
     run(&client, filled()[0].clone());
     run(&client, numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 1));
@@ -374,7 +374,7 @@ fn an_entry_waits_for_the_command_that_has_the_session() {
 
 #[test]
 fn entries_tell_of_the_statement() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     run(&client, filled()[0].clone());
     let two = vec![increment(doc! { "_id": 1 }, false), increment(doc! { "_id": 7 }, true)];
@@ -389,7 +389,7 @@ fn entries_tell_of_the_statement() {
 
 #[test]
 fn a_retry_waits_for_the_first_attempt() {
-    let member = Member::new();
+    let member = TestMember::new();
     run(&TestClient::of(&member.server), filled()[0].clone());
     for number in 0..20 {
         let command = numbered(update(vec![increment(doc! { "_id": 1 }, false)]), number);
@@ -407,7 +407,7 @@ fn a_retry_waits_for_the_first_attempt() {
 
 #[test]
 fn sessions_are_forgotten_for_all_members() {
-    let member = Member::new();
+    let member = TestMember::new();
     let client = TestClient::of(&member.server);
     let table = member.server.node.retry_table.as_ref().expect("a member's");
     let expire = |before: i64| {
@@ -426,7 +426,7 @@ fn sessions_are_forgotten_for_all_members() {
     let old = member.server.now_ms() + 1;
     assert_eq!(expire(old), 2);
     assert_eq!(all(&member)[1..], [vec![], vec![]]);
-    let next = Member::new();
+    let next = TestMember::new();
     next.apply(&member.log());
     assert_eq!(all(&next), all(&member));
 }
