@@ -58,6 +58,12 @@ impl SetMember {
         }
     }
 
+    /// Whether it takes no writes of clients.
+    #[inline]
+    pub(crate) fn replays(&self) -> bool {
+        !self.set.is_writable()
+    }
+
     /// The last whole batch, for whoever is not the primary.
     #[inline]
     pub(crate) fn source(&self, database: &str) -> Option<ReadSource> {

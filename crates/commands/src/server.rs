@@ -37,6 +37,15 @@ pub struct DataNode {
     pub(crate) spill: Spill,
 }
 
+impl DataNode {
+    /// Whether what it has comes from another member, and is applied beside its reads.
+    #[inline]
+    #[must_use]
+    pub fn replays(&self) -> bool {
+        self.member.as_ref().is_some_and(Member::replays)
+    }
+}
+
 impl Node for DataNode {
     type Source = ReadSource;
     type Receipts = Receipts;

@@ -250,6 +250,10 @@ impl Service for CommandService {
         self.server.node.store.turn_ended();
     }
 
+    fn takes_short_turns(&self) -> bool {
+        self.server.node.replays()
+    }
+
     fn thread_rests(&self) {
         allocator::give_back_of_thread();
     }

@@ -5,6 +5,7 @@ use crate::buffer::release_spares;
 use crate::busy_poll::BusyPoll;
 use crate::executors::{AcceptedSession, drive};
 use crate::idle::IdleWatch;
+use crate::niceness;
 use crate::placement::Placement;
 use crate::pool::Pools;
 use crate::readiness::{Poller, ReadinessStream};
@@ -40,6 +41,7 @@ impl<H: Service> LoopHooks for H {
 
     fn turn_ended(&self) {
         Service::turn_ended(self);
+        niceness::keep_slice(self.takes_short_turns());
     }
 
     fn thread_rests(&self) {

@@ -1,6 +1,15 @@
 //! How much a thread yields to others, or others to it.
 
+use std::cell::Cell;
 use std::time::Duration;
+
+/// The slice of a loop that shares the processors with what computes for long. A thread that wakes interrupts
+/// one with a longer slice at once.
+const SHORT: Duration = Duration::from_micros(400);
+
+thread_local! {
+    static IS_SHORT: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Makes the calling thread nicer than the process by this much, or less nice if negative (setpriority(2):
 /// each step is worth about a tenth of the processor time). Where the system does not allow that, it competes
@@ -24,6 +33,15 @@ pub(crate) fn set_slice(slice: Duration) {
     }
 }
 
+/// Gives the calling thread short slices, or the usual ones.
+#[inline]
+pub(crate) fn keep_slice(is_short: bool) {
+    if IS_SHORT.replace(is_short) != is_short {
+        // Zero is the kernel's own choice.
+        set_slice(if is_short { SHORT } else { Duration::ZERO });
+    }
+}
+
 /// The calling thread's slice; zero where the kernel knows none of its own.
 #[cfg(test)]
 pub(crate) fn slice() -> Duration {
@@ -39,4 +57,20 @@ fn attributes() -> Option<libc::sched_attr> {
     let failed = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) } != 0;
     let shares = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attributes.sched_policy as i32));
     (!failed && shares).then_some(attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_short_as_long_as_that_is_wanted() {
+        let usual = slice();
+        // Kernels before 6.12 know no slices of one's own.
+        let short = if usual.is_zero() { usual } else { SHORT };
+        for (is_short, expect) in [(false, usual), (true, short), (true, short), (false, usual)] {
+            keep_slice(is_short);
+            assert_eq!(slice(), expect);
+        }
+    }
 }

@@ -42,6 +42,12 @@ pub trait Service: Send + Sync + 'static {
     /// work that many requests share is done here once for all of them.
     fn turn_ended(&self) {}
 
+    /// Asked with each [`Service::turn_ended`]: whether loops take short turns at the processors for now,
+    /// because much else computes there. They wake sooner then, and change places more often.
+    fn takes_short_turns(&self) -> bool {
+        false
+    }
+
     /// Comes on a thread, whether it may block or not, that has had nothing to do for a while: it may give
     /// back memory that it keeps for what comes next.
     fn thread_rests(&self) {}
