@@ -42,7 +42,7 @@ impl DataNode {
     #[inline]
     #[must_use]
     pub fn replays(&self) -> bool {
-        self.member.as_ref().is_some_and(Member::replays)
+        self.member.as_ref().is_some_and(SetMember::replays)
     }
 }
 
