@@ -43,6 +43,10 @@ impl<L: Log> Member<L> {
         }
         let last = raft.raft_log.last_index();
         match message.get_msg_type() {
+            // The library takes every place beyond the log for one of term 0: these would seem to follow it.
+            MessageType::MsgAppend if message.log_term == 0 && message.index > last => {
+                Some("it follows an entry of no term")
+            }
             MessageType::MsgAppend => self.implausible_entries(message),
             MessageType::MsgHeartbeat if message.term >= raft.term && message.commit > last => Some(
                 "it commits what this member does not have: it is forged, or an older copy of the member's \

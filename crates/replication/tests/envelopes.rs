@@ -224,7 +224,7 @@ fn what_no_member_says_changes_nothing() {
     (0..50).for_each(|_| world.round());
     let term = world.nodes[0].set.topology().term;
     type Change = fn(&mut eraftpb::Message);
-    let forged: [(usize, MessageType, Change); 13] = [
+    let forged: [(usize, MessageType, Change); 15] = [
         (1, MsgHeartbeat, |message| message.commit = 1 << 40),
         (1, MsgHeartbeat, |message| message.term = u64::MAX),
         (1, MsgHeartbeat, |message| message.term += 1 << 33),
@@ -234,6 +234,14 @@ fn what_no_member_says_changes_nothing() {
         (0, MsgAppendResponse, |message| (message.reject, message.reject_hint) = (true, u64::MAX)),
         (0, MsgAppendResponse, |message| (message.reject, message.request_snapshot) = (true, 9)),
         (1, MsgAppend, |message| message.index = u64::MAX),
+        (1, MsgAppend, |message| {
+            (message.index, message.log_term) = (message.index + 9, 0);
+            message.mut_entries()[0].index = message.index + 1;
+        }),
+        (1, MsgAppend, |message| {
+            (message.index, message.log_term, message.commit) = (message.index + 9, 0, message.index + 9);
+            message.mut_entries().clear();
+        }),
         (1, MsgAppend, |message| message.mut_entries()[0].index = 1),
         (1, MsgAppend, |message| message.mut_entries()[0].data = vec![1, 2, 3].into()),
         (1, MsgAppend, |message| message.mut_entries()[0].set_entry_type(EntryType::EntryConfChange)),
