@@ -47,6 +47,7 @@ impl<L: Log> Member<L> {
             MessageType::MsgAppend if message.log_term == 0 && message.index > last => {
                 Some("it follows an entry of no term")
             }
+            MessageType::MsgSnapshot if metadata.term == 0 => Some("it offers a copy of no term"),
             MessageType::MsgAppend => self.implausible_entries(message),
             MessageType::MsgHeartbeat if message.term >= raft.term && message.commit > last => Some(
                 "it commits what this member does not have: it is forged, or an older copy of the member's \

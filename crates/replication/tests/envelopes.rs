@@ -214,7 +214,9 @@ fn messages(envelope: RawDocument<'_>) -> Vec<eraftpb::Message> {
 
 #[test]
 fn what_no_member_says_changes_nothing() {
-    use MessageType::{MsgAppend, MsgAppendResponse, MsgHeartbeat, MsgHeartbeatResponse, MsgTransferLeader};
+    use MessageType::{
+        MsgAppend, MsgAppendResponse, MsgHeartbeat, MsgHeartbeatResponse, MsgSnapshot, MsgTransferLeader,
+    };
     let mut world = World::new(1);
     // Some of them begin a message, whatever else there is to send.
     for _ in 0..20 {
@@ -224,7 +226,7 @@ fn what_no_member_says_changes_nothing() {
     (0..50).for_each(|_| world.round());
     let term = world.nodes[0].set.topology().term;
     type Change = fn(&mut eraftpb::Message);
-    let forged: [(usize, MessageType, Change); 15] = [
+    let forged: [(usize, MessageType, Change); 16] = [
         (1, MsgHeartbeat, |message| message.commit = 1 << 40),
         (1, MsgHeartbeat, |message| message.term = u64::MAX),
         (1, MsgHeartbeat, |message| message.term += 1 << 33),
@@ -233,6 +235,11 @@ fn what_no_member_says_changes_nothing() {
         (0, MsgAppendResponse, |message| message.index = u64::MAX),
         (0, MsgAppendResponse, |message| (message.reject, message.reject_hint) = (true, u64::MAX)),
         (0, MsgAppendResponse, |message| (message.reject, message.request_snapshot) = (true, 9)),
+        (1, MsgHeartbeat, |message| {
+            message.set_msg_type(MsgSnapshot);
+            let metadata = message.mut_snapshot().mut_metadata();
+            (metadata.index, metadata.term) = (1 << 40, 0);
+        }),
         (1, MsgAppend, |message| message.index = u64::MAX),
         (1, MsgAppend, |message| {
             (message.index, message.log_term) = (message.index + 9, 0);
