@@ -158,10 +158,6 @@ fn what_takes_long_is_offloaded() {
     check(doc! { "find": "c", "filter": { "k": 3 } }, false);
     check(doc! { "find": "c", "sort": { "pad": 1 }, "limit": 3 }, true);
     check(doc! { "find": "c", "sort": { "u": 1 }, "limit": 3 }, false);
-    check(doc! { "find": "view" }, true);
-    check(doc! { "count": "view" }, true);
-    check(doc! { "distinct": "view", "key": "k" }, true);
-    check(doc! { "aggregate": "c", "pipeline": [], "cursor": {} }, true);
     check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }], "cursor": {}, "$db": "admin" }, true);
     check(doc! { "currentOp": 1, "$db": "admin" }, true);
     check(doc! { "insert": "c", "documents": [{ "_id": 1_000, "u": (-1) }] }, false);
@@ -173,6 +169,33 @@ fn what_takes_long_is_offloaded() {
     check(doc! { "insert": "new", "documents": (many(17)) }, true);
     check(doc! { "listCollections": 1 }, true);
     check(doc! { "explain": { "find": "c" } }, true);
+}
+
+#[test]
+fn a_pipeline_counts_as_short_until_it_turns_out_long() {
+    let server = server();
+    let documents: Vec<Value> = (0..5_000).map(|id| doc! { "_id": id, "k": (id % 5) }.into()).collect();
+    ok(TestClient::of(&server).run(doc! { "insert": "c", "documents": documents }).0);
+    let client = TestClient::in_loop(&server);
+    let check = |command: Document, expect: bool| {
+        let (reply, offloaded) = client.run(command.clone());
+        assert!(offloaded, "{command:?}");
+        assert_eq!(client.ran_for_long(), expect, "{command:?}");
+        ok(reply)
+    };
+    let aggregate = |stages: Vec<Value>| doc! { "aggregate": "c", "pipeline": stages, "cursor": {} };
+    let group = || doc! { "$group": { "_id": "$k", "n": { "$sum": 1 } } }.into();
+    check(aggregate(vec![doc! { "$match": { "_id": 3 } }.into(), group()]), false);
+    check(aggregate(vec![group()]), true);
+    check(doc! { "explain": (aggregate(vec![])) }, true);
+    let view = |name: &str, stage: Value| doc! { "create": name, "viewOn": "c", "pipeline": [stage] };
+    check(view("few", doc! { "$match": { "_id": 3 } }.into()), true);
+    check(view("many", doc! { "$match": { "k": 3 } }.into()), true);
+    for (name, expect) in [("few", false), ("many", true)] {
+        check(doc! { "find": name }, expect);
+        check(doc! { "count": name }, expect);
+        check(doc! { "distinct": name, "key": "k" }, expect);
+    }
 }
 
 #[test]

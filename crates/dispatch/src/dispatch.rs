@@ -102,7 +102,7 @@ struct Prepared<'a, N: Node> {
     /// What the spans in front of the command took.
     times: SpanTimes,
     /// It does not begin in an event loop.
-    goes_to_pool: bool,
+    execution: Execution,
 }
 
 fn prepare<'a, N: Node>(
@@ -177,10 +177,11 @@ fn prepare<'a, N: Node>(
         Some(began) => request.times.with(Span::Parse, started.saturating_duration_since(began)),
         None => request.times,
     };
-    let goes_to_pool = match command.execution_of(request.body) {
-        Execution::Diagnostic => false,
-        Execution::InlineFirst => request.bytes > wire::LONG_MESSAGE,
-        Execution::DiagnosticPool | Execution::Pool => true,
+    let execution = match command.execution_of(request.body) {
+        Execution::InlineFirst | Execution::BriefPool if request.bytes > wire::LONG_MESSAGE => {
+            Execution::Pool
+        }
+        execution => execution,
     };
     // Written in one piece where the caller wants it: a context is large, and moving it costs more than most
     // commands.
@@ -204,7 +205,7 @@ fn prepare<'a, N: Node>(
         },
         position,
         times,
-        goes_to_pool,
+        execution,
     })
 }
 
@@ -342,9 +343,11 @@ async fn run<'a, N: Node>(
     reply: &mut Vec<u8>,
     outcome: &mut CommandOutcome,
 ) -> CommandResult {
-    let Prepared { context, position, times, goes_to_pool } = prepared;
-    if *goes_to_pool {
-        context.offload().await;
+    let Prepared { context, position, times, execution } = prepared;
+    match execution {
+        Execution::Diagnostic | Execution::InlineFirst => {}
+        Execution::BriefPool => context.offload_briefly().await,
+        Execution::DiagnosticPool | Execution::Pool => context.offload().await,
     }
     let command = context.command;
     server.count(command.class);

@@ -154,7 +154,7 @@ pub(crate) async fn find_on_view(
     environment: Environment,
 ) -> CommandResult {
     let stages = find.stages()?;
-    context.offload().await;
+    context.offload_briefly().await;
     let pipeline = open_view(context, name, stages, find.hint, environment, find.allow_disk_use)?;
     let namespace = format!("{}.{name}", context.database);
     give_first_batch(context, reply, &namespace, pipeline, find.batch_size, find.single_batch).await
@@ -172,7 +172,7 @@ pub(crate) async fn count_on_view(
 ) -> CommandResult<u64> {
     let mut stages = find.stages()?;
     stages.push(doc! { "$count": "count" }.to_buf());
-    context.offload().await;
+    context.offload_briefly().await;
     let mut pipeline = open_view(context, name, stages, find.hint, environment, true)?;
     let counted = pipeline.next(&mut Slices::new(context.scheduling())).await.map_err(pipeline_failed)?;
     let count = counted.and_then(|counted| counted.as_raw().get("count").and_then(RawValue::as_i64_exact));
@@ -191,7 +191,7 @@ pub(crate) async fn each_of_view(
     mut each: impl FnMut(RawDocument<'_>) -> CommandResult,
 ) -> CommandResult {
     let find = ViewFind { filter, ..ViewFind::default() };
-    context.offload().await;
+    context.offload_briefly().await;
     let mut pipeline = open_view(context, name, find.stages()?, None, environment, true)?;
     let show = |located: Located<'_>| each(located.document).map(|()| Verdict::Take);
     let shown = run_all(&mut pipeline, context.scheduling(), show).await;

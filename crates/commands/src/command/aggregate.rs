@@ -33,7 +33,7 @@ pub(crate) static COMMAND: Command = Command {
 };
 
 fn execution_of(body: RawDocument<'_>) -> Execution {
-    if reports_operations(body) { Execution::DiagnosticPool } else { Execution::Pool }
+    if reports_operations(body) { Execution::DiagnosticPool } else { Execution::BriefPool }
 }
 
 /// What shells send for `db.currentOp()`: the report, and stages that only shape it.
@@ -63,12 +63,14 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let request = AggregateRequest::parse(&mut context.fields, false)?;
     check_strictly(request.pipeline, &context.generic)?;
     if request.explain {
+        context.offload().await;
         reply.append_fields(&explain_aggregate(context.server, context.database, target, &request)?);
         return Ok(());
     }
     let environment = Arc::new(environment(context.server, request.variables)?);
     let (collection, stages) = target.stages(context.server, context.database, &request)?;
-    let pipeline = Pipeline::parse_documents(&stages, &environment)?;
+    let parse = || Ok(Pipeline::parse_documents(&stages, &environment)?);
+    let pipeline = context.scheduling().compute(parse).await?;
     check(context, target, &pipeline)?;
     let output = pipeline.output().cloned();
     let mut running = open(context, target, &request, pipeline, &collection, &environment)?;

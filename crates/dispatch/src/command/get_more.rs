@@ -118,7 +118,7 @@ async fn give_batch<N: Node>(
     let mut shown = reply.start_document("cursor");
     let mut batch = Batch::new(shown.start_array("nextBatch"), limit);
     if !cursor.source.begins_inline() {
-        context.offload().await;
+        context.offload_briefly().await;
     }
     let snapshot = cursor.snapshot.clone();
     let mut batch_context = context.batch_context(await_until);
