@@ -237,8 +237,10 @@ fn what_no_member_says_changes_nothing() {
         (0, MsgAppendResponse, |message| (message.reject, message.request_snapshot) = (true, 9)),
         (1, MsgHeartbeat, |message| {
             message.set_msg_type(MsgSnapshot);
+            let (own, leader, next) = (message.to, message.from, message.commit + 1);
             let metadata = message.mut_snapshot().mut_metadata();
-            (metadata.index, metadata.term) = (1 << 40, 0);
+            (metadata.index, metadata.term) = (next, 0);
+            metadata.mut_conf_state().voters = vec![own, leader];
         }),
         (1, MsgAppend, |message| message.index = u64::MAX),
         (1, MsgAppend, |message| {
