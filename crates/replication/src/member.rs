@@ -85,6 +85,8 @@ pub struct Member<L: Log> {
     effects: Effects,
     leadership: Leadership,
     membership: Membership,
+    /// Where the log ended when this leader learnt that a change of the members is committed.
+    changed: Option<LogPosition>,
     /// The last operation that was given out to be applied.
     committed_timestamp: Timestamp,
     reads: Reads,
@@ -129,6 +131,7 @@ impl<L: Log> Member<L> {
             effects: Effects::default(),
             leadership,
             membership,
+            changed: None,
             committed_timestamp,
             reads: Reads::default(),
             refused: 0,
@@ -180,6 +183,39 @@ impl<L: Log> Member<L> {
     /// The last entry that it has, on its disk or on the way there.
     pub fn last(&self) -> LogIndex {
         self.raw.raft.raft_log.last_index()
+    }
+
+    fn end(&self) -> LogPosition {
+        LogPosition { term: self.raw.raft.term, index: self.last() }
+    }
+
+    /// Whether the members of this leader stay those that they are, whichever minority of the disks is lost
+    /// and whatever the others lose that is not synced. What they lose may be that the last change is
+    /// committed, and who does not know that asks those before it for their votes. An entry that was logged
+    /// after the leader knew brings it along, in one write.
+    pub fn has_settled(&self) -> bool {
+        !self.membership.is_changing() && self.unsettled().is_none()
+    }
+
+    /// The end of the log behind which nothing is committed that tells of the last change.
+    fn unsettled(&self) -> Option<LogIndex> {
+        let is_own = |changed: &LogPosition| self.leads_now() && changed.term == self.raw.raft.term;
+        let index = self.changed.filter(is_own)?.index;
+        (index >= self.committed()).then_some(index)
+    }
+
+    /// Whether a member votes, and will whatever is lost: [`Member::has_settled`].
+    pub fn counts(&self, member: MemberId) -> bool {
+        let Membership { voters, voters_outgoing, .. } = &self.membership;
+        let was_voter = voters_outgoing.is_empty() || voters_outgoing.contains(&member);
+        let matched = self.raw.raft.prs().get(member).map_or(0, |progress| progress.matched);
+        voters.contains(&member) && was_voter && self.unsettled().is_none_or(|index| matched > index)
+    }
+
+    /// Whether this leader is to log something, so that a change of the members settles.
+    pub(crate) fn is_to_settle(&self) -> bool {
+        let end = self.end();
+        !self.membership.is_changing() && self.changed.is_some_and(|changed| changed == end)
     }
 
     /// Has a leader say now that it is there, rather than at the next heartbeat.
@@ -675,6 +711,7 @@ impl<L: Log> Member<L> {
                 }
                 self.raw.mut_store().membership = self.membership.clone();
                 membership = Some(self.membership.clone());
+                self.changed = self.leads_now().then(|| self.end());
                 // A leader that is removed was not when this was proposed: see `change_members`.
                 if !self.membership.is_voter(self.raw.raft.id) {
                     self.resign();

@@ -72,7 +72,14 @@ impl<L: Log> Member<L> {
         if message.entries.is_empty() {
             return None;
         }
-        let mut timestamp = self.timestamp_up_to(message.index, message.log_term);
+        // Of those that it has the library keeps its own, whatever these say.
+        let log = &self.raw.raft.raft_log;
+        let is_known = |entry: &&eraftpb::Entry| {
+            entry.index <= log.last_index() && log.match_term(entry.index, entry.term)
+        };
+        let known = message.entries.iter().take_while(is_known).last();
+        let known = known.map_or((message.index, message.log_term), |known| (known.index, known.term));
+        let mut timestamp = self.timestamp_up_to(known.0, known.1);
         let mut term = message.log_term;
         for (entry, index) in message.entries.iter().zip(message.index + 1..) {
             let is_next = entry.index == index && entry.term >= term && entry.term <= message.term;
@@ -86,6 +93,9 @@ impl<L: Log> Member<L> {
                     return Some("it changes the members to what cannot be");
                 }
                 EntryType::EntryNormal => {}
+            }
+            if index <= known.0 {
+                continue;
             }
             let entry = LogEntry::from_raft(entry.clone());
             if let LogEntryKind::Operation(next) = entry.kind

@@ -237,8 +237,10 @@ fn what_no_member_says_changes_nothing() {
         (0, MsgAppendResponse, |message| (message.reject, message.request_snapshot) = (true, 9)),
         (1, MsgHeartbeat, |message| {
             message.set_msg_type(MsgSnapshot);
+            let (own, leader, next) = (message.to, message.from, message.commit + 1);
             let metadata = message.mut_snapshot().mut_metadata();
-            (metadata.index, metadata.term) = (1 << 40, 0);
+            (metadata.index, metadata.term) = (next, 0);
+            metadata.mut_conf_state().voters = vec![own, leader];
         }),
         (1, MsgAppend, |message| message.index = u64::MAX),
         (1, MsgAppend, |message| {
@@ -273,6 +275,44 @@ fn what_no_member_says_changes_nothing() {
     let before = world.nodes[1].set.last_applied();
     world.note();
     world.until("a note is applied", |world| world.nodes[1].set.last_applied() > before);
+}
+
+/// Of an entry that a member has it keeps its own, whatever the one says that is sent: what follows it follows
+/// that.
+#[test]
+fn what_follows_an_entry_that_is_there_is_later_than_that_one() {
+    let mut world = World::new(9);
+    for _ in 0..20 {
+        world.note();
+        world.round();
+    }
+    (0..50).for_each(|_| world.round());
+    let before = world.nodes[1].set.last_committed();
+    let next = world.last(1, MessageType::MsgHeartbeat).1.commit + 1;
+    let (envelope, mut message) = world.last_operation(1);
+    let sent = message.mut_entries()[0].clone();
+    let at = |index: u64, seconds: u32| {
+        let (mut entry, mut time) = (sent.clone(), before.timestamp);
+        time.time += seconds;
+        entry.index = index;
+        entry.context = time.as_u64().to_be_bytes().to_vec().into();
+        // An operation ends with its place: `ts`, a timestamp, and `t`.
+        let (mut data, ts) = (entry.data.to_vec(), b"\x11ts\0");
+        let place = data.windows(ts.len()).rposition(|bytes| bytes == ts).unwrap() + ts.len();
+        data[place..place + 8].copy_from_slice(&time.as_u64().to_le_bytes());
+        entry.data = data.into();
+        entry
+    };
+    (message.index, message.log_term, message.commit) = (next - 1, message.term, next - 1);
+    message.set_entries(vec![at(next, 100)].into());
+    world.forge(1, (envelope.clone(), message.clone()));
+    (0..2).for_each(|_| world.turn(1));
+    assert!(world.nodes[1].set.last_durable() > before, "who leads is believed");
+    message.commit = next + 1;
+    message.set_entries(vec![at(next, 1), at(next + 1, 2)].into());
+    world.forge(1, (envelope, message));
+    (0..2).for_each(|_| world.turn(1));
+    assert_eq!(world.nodes[1].set.last_committed(), before, "it takes none of it");
 }
 
 /// Under a number of the disk before it may have voted: an empty disk is deaf to it.

@@ -50,8 +50,8 @@ struct InFlight {
 struct Awaited {
     at: LogIndex,
     optime: OpTime,
-    /// And until the consensus has not those any more that were removed by it: only then they may be switched
-    /// off.
+    /// And until the consensus has not those any more that were removed by it, and that has settled: only
+    /// then they may be switched off.
     until_left: bool,
     reply: Reply<OpTime>,
 }
@@ -161,6 +161,10 @@ impl Participant {
         self.reconcile();
         self.answer_applied();
         self.propose(proposals, now);
+        if self.member.is_to_settle() {
+            // What is refused now is asked for again by a later turn.
+            let _ = self.log_note(doc! { "msg": "the members have changed" }.to_buf(), now);
+        }
         self.note_idleness(now);
     }
 
@@ -342,7 +346,9 @@ impl Participant {
         }
         let applied = self.applied;
         let members = self.member.membership().members();
-        let have_left = || !self.state.iter().flat_map(SetState::leaving).any(|one| members.contains(&one));
+        let is_left = |one: MemberId| members.contains(&one);
+        let have_left =
+            || self.member.has_settled() && !self.state.iter().flat_map(SetState::leaving).any(is_left);
         let is_done = |waiting: &mut Awaited| waiting.at <= applied && (!waiting.until_left || have_left());
         for Awaited { optime, reply, .. } in self.leading.awaited.extract_if(.., is_done) {
             reply.answer(Ok(optime));

@@ -695,11 +695,6 @@ impl Participant {
         let leader =
             leader.filter(|leader| !self.state.as_ref().is_some_and(|state| state.is_arbiter(*leader)));
         let primary = leader.and_then(|leader| self.state.as_ref()?.place(leader));
-        let membership = self.member.membership();
-        let votes = |number: &MemberId| {
-            let outgoing = &membership.voters_outgoing;
-            membership.voters.contains(number) && (outgoing.is_empty() || outgoing.contains(number))
-        };
         let numbers = self.state.iter().flat_map(|state| {
             let members = state.config.members.iter();
             members.filter(|member| member.votes).map(|member| state.number(member.id))
@@ -714,7 +709,7 @@ impl Participant {
             maintenance: self.maintenance,
             primary,
             term: self.leadership.term,
-            voters: numbers.filter(votes).count(),
+            voters: numbers.filter(|number| self.member.counts(*number)).count(),
         });
     }
 }

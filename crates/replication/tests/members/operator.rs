@@ -23,6 +23,8 @@ struct Known {
     leader: usize,
     config: ReplSetConfig,
     membership: Membership,
+    /// All of them vote, as clients are told.
+    all_vote: bool,
 }
 
 impl World {
@@ -37,7 +39,8 @@ impl World {
         let local = LocalState::new(running.catalog.store().clone());
         let membership = local.applied().expect("a whole disk")?.membership;
         let config = (*topology.config.clone()?).clone();
-        Some(Known { leader, config, membership })
+        let all_vote = topology.voters == membership.voters.len();
+        Some(Known { leader, config, membership, all_vote })
     }
 
     /// What an operator asks a member.
@@ -180,12 +183,16 @@ impl World {
         let leaves_majority = 2 * sound.len() > configured.max(membership.voters.len());
         // A disk gets its number from a primary.
         let leaves_primary = self.can_lead(&known.config).iter().any(|other| sound.contains(other));
-        if is_calm && !membership.is_changing() && leaves_majority && leaves_primary {
+        if is_calm && known.all_vote && !membership.is_changing() && leaves_majority && leaves_primary {
             self.say(|| format!("member {id} loses its disk"));
             self.figures.lost_disks += 1;
             self.crash(id);
             self.nodes[id].disk = MemberDisk::new();
             self.nodes[id].is_new = true;
+            if self.random.u8(..4) == 0 {
+                // What the others have not synced is gone with it.
+                (0..self.nodes.len()).for_each(|id| self.crash(id));
+            }
         }
     }
 
@@ -243,7 +250,7 @@ impl World {
     /// A machine that was removed gets an empty disk, once it has no vote any more.
     fn empty(&mut self, id: usize, known: &Known) {
         let Some(number) = self.nodes[id].number() else { return };
-        if known.membership.members().contains(&number) {
+        if known.membership.members().contains(&number) || !known.all_vote {
             return;
         }
         self.say(|| format!("member {id} gets an empty disk"));
