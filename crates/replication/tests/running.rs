@@ -380,6 +380,24 @@ fn who_was_removed_does_not_come_back_with_an_empty_disk() {
 }
 
 #[test]
+fn who_alone_may_be_primary_comes_back_with_an_empty_disk() {
+    let wires = Wires(Arc::default());
+    let mut servers: Vec<Server> = (0..3).map(|id| Server::start(&wires, id, Arc::default())).collect();
+    let never = with(member(1), doc! { "priority": 0 });
+    let arbiter = with(member(2), doc! { "arbiterOnly": true });
+    block_on(servers[0].set.initiate(patient([member(0), never, arbiter]))).expect("a set");
+    wait_for_voters(&servers, 3);
+    servers[0].write(1, 1).unwrap();
+    servers[0].set.stop();
+    servers[0] = Server::start(&wires, 0, Arc::default());
+    wait_until("it is primary again", || servers[0].set.is_writable());
+    wait_for_voters(&servers, 3);
+    assert_eq!(servers[0].set.topology().config.as_ref().map(|config| config.members.len()), Some(3));
+    servers[0].write(1, 2).unwrap();
+    wait_until("the secondary has it", || servers[1].published(1) == Some(Value::Int32(2)));
+}
+
+#[test]
 fn members_come_and_go_by_configuration() {
     let (wires, mut servers) = three();
     write_to(&servers, 1, 3);

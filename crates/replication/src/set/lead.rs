@@ -22,7 +22,7 @@ use crate::set::participant::Participant;
 use crate::set::shared::Reply;
 use crate::set::state::SetState;
 use crate::set::{ReplSetConfig, SetError};
-use crate::{Identity, LocalState};
+use crate::{Candidacy, Identity, LocalState};
 use document::{DocumentBuf, ObjectId, Timestamp, doc};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -72,6 +72,8 @@ pub(crate) struct Stepping {
 pub(crate) struct Leading {
     /// The term in which it takes operations.
     open_in: Option<Term>,
+    /// The term in which it leads for others: see [`Participant::cares`].
+    cares_in: Option<Term>,
     in_flight: VecDeque<InFlight>,
     /// Too much waits for a majority or to be applied, or the leadership is being handed over.
     held: Option<ProposedGroup>,
@@ -146,26 +148,55 @@ impl Participant {
     /// What a leader has to do now.
     pub(crate) fn lead(&mut self, proposals: &Proposals, now: Now) {
         self.open_for_writes(proposals, now);
-        if !self.leading.is_open() {
+        if !self.leading.is_open() && !self.cares(now) {
             return;
         }
-        self.log_initial_state(now);
+        if self.leading.is_open() {
+            self.log_initial_state(now);
+        }
         if !self.leading.gives_numbers {
             for (asked, force, reply) in std::mem::take(&mut self.leading.deferred) {
                 self.reconfigure(asked, force, reply, now);
             }
         }
         self.give_numbers(now);
-        self.step_down(now);
-        self.hand_over(now);
+        if self.leading.is_open() {
+            self.step_down(now);
+            self.hand_over(now);
+        }
         self.reconcile();
         self.answer_applied();
-        self.propose(proposals, now);
+        if self.leading.is_open() {
+            self.propose(proposals, now);
+        }
         if self.member.is_to_settle() {
             // What is refused now is asked for again by a later turn.
             let _ = self.log_note(doc! { "msg": "the members have changed" }.to_buf(), now);
         }
-        self.note_idleness(now);
+        if self.leading.is_open() {
+            self.note_idleness(now);
+        }
+    }
+
+    /// Whether this member leads though it may not be primary. Who may has perhaps lost its disk: it gets a
+    /// number, a copy and its vote from here, and then the lead. An arbiter has no data to copy.
+    fn cares(&mut self, now: Now) -> bool {
+        let has_all = self.leads() && self.member.is_writable() && !self.is_arbiter();
+        let is_care = self.candidacy(now) == Candidacy::ForOthers && self.own_place().is_some();
+        if !has_all || !is_care {
+            return false;
+        }
+        let term = self.leadership.term;
+        if self.leading.cares_in.replace(term) != Some(term) {
+            tracing::info!(term, "this member leads until one is there that may be primary");
+            self.forget_disks();
+        }
+        true
+    }
+
+    /// What was heard of others' disks before it led may be older than the state of the set.
+    fn forget_disks(&self) {
+        self.links.statuses.lock().values_mut().for_each(|status| status.disk = None);
     }
 
     /// Logs something where nobody has for a while: by the times of the last operations clients judge how far
@@ -195,7 +226,7 @@ impl Participant {
             return;
         }
         if !self.is_electable(now) {
-            if let Some(to) = self.successor() {
+            if let Some(to) = self.successor().or_else(|| self.with_data()) {
                 self.member.transfer(to);
             }
             return;
@@ -206,8 +237,7 @@ impl Participant {
         tracing::info!(term, "this member is primary");
         self.leading.open_in = Some(term);
         self.leading.hand_over_at = now.monotonic + self.config.election_timeout;
-        // What was heard before may be older than the state of the set.
-        self.links.statuses.lock().values_mut().for_each(|status| status.disk = None);
+        self.forget_disks();
         proposals.accept();
         self.elected();
     }
@@ -218,6 +248,10 @@ impl Participant {
         if self.leading.is_open() && self.leading.open_in != term {
             tracing::info!(leadership = ?self.leadership, "this member is not primary any more");
             self.close(proposals);
+        }
+        if self.leading.cares_in.is_some() && self.leading.cares_in != term {
+            self.leading.cares_in = None;
+            self.end_changes();
         }
     }
 
@@ -243,19 +277,22 @@ impl Participant {
         self.links.publish_view();
         self.reads_latest = false;
         self.links.catalog.cancel_index_builds();
-        let interrupted =
-            SetError::new(ErrorCode::InterruptedDueToReplStateChange, "operation was interrupted");
-        self.leading.awaited.drain(..).for_each(|waiting| waiting.reply.answer(Err(interrupted.clone())));
-        self.refuse_reads(&interrupted);
-        self.leading.next_state = None;
-        self.leading.gives_numbers = false;
-        for (.., reply) in self.leading.deferred.drain(..) {
-            reply.answer(Err(not_primary("not primary any more")));
-        }
+        self.refuse_reads(&interrupted());
+        self.end_changes();
         self.leading.copied.clear();
         if let Some(Stepping { frozen_until, reply, .. }) = self.leading.stepping.take() {
             self.freeze_until(frozen_until);
             self.answers.push(reply);
+        }
+    }
+
+    /// Refuses who waits for a change of the set's state.
+    fn end_changes(&mut self) {
+        self.leading.awaited.drain(..).for_each(|waiting| waiting.reply.answer(Err(interrupted())));
+        self.leading.next_state = None;
+        self.leading.gives_numbers = false;
+        for (.., reply) in self.leading.deferred.drain(..) {
+            reply.answer(Err(not_primary("not primary any more")));
         }
     }
 
@@ -478,7 +515,9 @@ impl Participant {
     }
 
     fn next_state(&self, asked: ReplSetConfig, force: bool) -> Result<SetState, SetError> {
-        let (Some(term), Some(state)) = (self.leading.open_in, &self.state) else {
+        // Who may not be primary leads until it may, or another one that is told so.
+        let term = self.leading.open_in.or(self.leading.cares_in.filter(|_| force));
+        let (Some(term), Some(state)) = (term, &self.state) else {
             return Err(not_primary("Safe reconfig is only allowed on a writable PRIMARY"));
         };
         if self.leading.next_state.is_some() || self.member.membership().is_changing() {
@@ -560,6 +599,12 @@ impl Participant {
     fn successor(&self) -> Option<MemberId> {
         let own = self.number();
         self.member.successor(|number| if number == own { 0 } else { self.priority(number) })
+    }
+
+    /// Who is to lead for others in the place of an arbiter.
+    fn with_data(&self) -> Option<MemberId> {
+        let state = self.state.as_ref().filter(|_| self.is_arbiter())?;
+        self.member.successor(|number| u32::from(!state.is_arbiter(number)))
     }
 
     /// To a member that should rather lead.
@@ -651,6 +696,10 @@ impl Participant {
         }
         Ok(())
     }
+}
+
+fn interrupted() -> SetError {
+    SetError::new(ErrorCode::InterruptedDueToReplStateChange, "operation was interrupted")
 }
 
 fn not_primary(message: &str) -> SetError {

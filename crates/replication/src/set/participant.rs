@@ -247,7 +247,7 @@ impl Participant {
     }
 
     /// Who may not be primary leads for a moment where nobody else can, and hands over.
-    fn candidacy(&self, now: Now) -> Candidacy {
+    pub(super) fn candidacy(&self, now: Now) -> Candidacy {
         if now.monotonic < self.frozen_until || self.maintenance > 0 || self.is_too_far_behind {
             return Candidacy::None;
         }
@@ -288,10 +288,10 @@ impl Participant {
         if chain.is_passed_on() {
             return self.take_passed_on(from.number, messages, now);
         }
-        let is_electable = self.is_electable(now);
+        let may_lead = self.candidacy(now) != Candidacy::None;
         for message in messages.into_iter().filter(|message| message.from() == from.number) {
             let hands_over = message.hands_over();
-            if !hands_over || is_electable {
+            if !hands_over || may_lead {
                 let stood = self.member.stands();
                 self.member.receive(message)?;
                 if hands_over && !stood && self.member.stands() && self.standing.is_empty() {

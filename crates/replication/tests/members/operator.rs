@@ -181,9 +181,7 @@ impl World {
         let mut sound = self.sound_voters(&known.config, membership);
         sound.retain(|other| *other != id);
         let leaves_majority = 2 * sound.len() > configured.max(membership.voters.len());
-        // A disk gets its number from a primary.
-        let leaves_primary = self.can_lead(&known.config).iter().any(|other| sound.contains(other));
-        if is_calm && known.all_vote && !membership.is_changing() && leaves_majority && leaves_primary {
+        if is_calm && known.all_vote && !membership.is_changing() && leaves_majority {
             self.say(|| format!("member {id} loses its disk"));
             self.figures.lost_disks += 1;
             self.crash(id);
