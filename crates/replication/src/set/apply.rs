@@ -13,7 +13,6 @@ use crate::log::{Checkpoint, LogError};
 use crate::oplog::{Applier, ApplyError, Operation, OplogEntry};
 use crate::optime::OpTime;
 use crate::set::apply_queue::Work;
-use crate::set::background::clock;
 use crate::set::driver::{Inbox, Links, Told};
 use crate::set::parallel;
 use crate::set::state::SetState;
@@ -105,7 +104,7 @@ impl Applying {
         LocalState::put_applied(&mut beside, &self.mark);
         let readable = |_| {
             self.publish_view();
-            self.links.history.note(position, optime.timestamp, clock().0);
+            self.links.history.note(position, optime.timestamp);
             self.oplog.show_up_to(position.index);
             self.links.shared.reach(|reached| reached.applied = optime);
         };
@@ -166,7 +165,7 @@ impl Applying {
             self.links.history.names_change(mark.position.index);
         }
         self.links.history.add_bytes(entries.iter().map(|committed| committed.entry.data.len() as u64).sum());
-        self.links.history.note(mark.position, mark.timestamp, clock().0);
+        self.links.history.note(mark.position, mark.timestamp);
         self.mark = mark;
         self.oplog.show_up_to(last.entry.position.index);
         self.links.shared.reach(|reached| reached.applied = optime.unwrap_or(reached.applied));

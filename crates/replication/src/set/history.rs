@@ -88,6 +88,8 @@ pub struct HistoryFigures {
 #[derive(Debug)]
 pub(crate) struct History {
     catalog: Arc<Catalog>,
+    /// On the driver's clock, as of its last turn, in microseconds.
+    now_us: AtomicU64,
     window_ms: AtomicU64,
     /// Bytes of operations since the last moment that was kept.
     bytes: AtomicU64,
@@ -107,6 +109,7 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn new(catalog: Arc<Catalog>) -> Self {
         History {
+            now_us: AtomicU64::new(0),
             window_ms: AtomicU64::new(WINDOW_MS),
             bytes: AtomicU64::new(0),
             changed: AtomicU64::new(0),
@@ -122,6 +125,15 @@ impl History {
 
     fn store(&self) -> &Store {
         self.catalog.store()
+    }
+
+    /// What time it is, on a clock that only goes on.
+    pub(crate) fn advance(&self, now: Duration) {
+        self.now_us.store(now.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn clock(&self) -> Duration {
+        Duration::from_micros(self.now_us.load(Ordering::Relaxed))
     }
 
     fn window(&self) -> Duration {
@@ -164,8 +176,8 @@ impl History {
 
     /// The data are at this place now, and nobody changes them meanwhile: keeps the moment where it is time
     /// to.
-    pub(crate) fn note(&self, at: LogPosition, timestamp: Timestamp, now: Duration) {
-        let window = self.window();
+    pub(crate) fn note(&self, at: LogPosition, timestamp: Timestamp) {
+        let (window, now) = (self.window(), self.clock());
         if !self.is_exact(at) || window.is_zero() || timestamp == Timestamp::default() {
             return;
         }
@@ -194,7 +206,8 @@ impl History {
     }
 
     /// Lets go of what is older than the window, and of all where the disk is short of room.
-    pub(crate) fn retire(&self, now: Duration) {
+    pub(crate) fn retire(&self) {
+        let now = self.clock();
         let is_short = self.store().check_room().is_err();
         let window = if is_short { Duration::ZERO } else { self.window() };
         let mut moments = self.moments.lock();
@@ -210,8 +223,8 @@ impl History {
     }
 
     /// The state of now.
-    pub(crate) fn now(&self, is_primary: bool, now: Duration) -> Result<Moment, SetError> {
-        Ok(self.remember(self.fresh(is_primary)?, now))
+    pub(crate) fn now(&self, is_primary: bool) -> Result<Moment, SetError> {
+        Ok(self.remember(self.fresh(is_primary)?))
     }
 
     fn fresh(&self, is_primary: bool) -> Result<Moment, SetError> {
@@ -227,17 +240,12 @@ impl History {
     }
 
     /// The state at a time up to which everything is applied.
-    pub(crate) fn at(
-        &self,
-        timestamp: Timestamp,
-        is_primary: bool,
-        now: Duration,
-    ) -> Result<Moment, SetError> {
+    pub(crate) fn at(&self, timestamp: Timestamp, is_primary: bool) -> Result<Moment, SetError> {
         let mut moments = self.moments.lock();
         if let Some(place) = moments.asked.iter().position(|(asked, _)| asked.timestamp == timestamp)
             && let Some((known, _)) = moments.asked.remove(place)
         {
-            moments.asked.push_back((known.clone(), now));
+            moments.asked.push_back((known.clone(), self.clock()));
             return Ok(known);
         }
         let later = moments.kept.partition_point(|kept| kept.moment.timestamp <= timestamp);
@@ -249,24 +257,24 @@ impl History {
             && let Ok(fresh) = self.fresh(is_primary)
             && fresh.timestamp == timestamp
         {
-            return Ok(self.remember(fresh, now));
+            return Ok(self.remember(fresh));
         }
         let Some((before, index)) = before else { return Err(self.too_old(timestamp)) };
         if before.timestamp == timestamp {
-            return Ok(self.remember(before, now));
+            return Ok(self.remember(before));
         }
         let view = self.carry_on(before.view, index, timestamp)?;
-        Ok(self.remember(Moment { timestamp, view }, now))
+        Ok(self.remember(Moment { timestamp, view }))
     }
 
     /// Who reads at a time reads there again.
-    fn remember(&self, moment: Moment, now: Duration) -> Moment {
+    fn remember(&self, moment: Moment) -> Moment {
         let mut moments = self.moments.lock();
         if let Some((known, _)) = moments.asked.iter().find(|(known, _)| known.timestamp == moment.timestamp)
         {
             return known.clone();
         }
-        moments.asked.push_back((moment.clone(), now));
+        moments.asked.push_back((moment.clone(), self.clock()));
         let unused = if moments.asked.len() > ASKED_MAX { moments.asked.pop_front() } else { None };
         drop(moments);
         drop(unused);

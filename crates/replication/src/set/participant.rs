@@ -8,7 +8,6 @@ use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
 use crate::set::apply_queue::Work;
 use crate::set::arbiter::Arbiter;
-use crate::set::background;
 use crate::set::chain::{Chain, ChainWord};
 use crate::set::config::MEMBERS_MAX;
 use crate::set::driver::{Asked, Links, Now, Told};
@@ -212,6 +211,7 @@ impl Participant {
 
     /// Time has passed.
     pub(crate) fn advance(&mut self, now: Now) -> Result<(), LogError> {
+        self.links.history.advance(now.monotonic);
         self.member.set_candidacy(self.candidacy(now));
         self.hold_back(now)?;
         self.follow_source(now);
@@ -225,7 +225,7 @@ impl Participant {
         }
         if now.monotonic >= self.trim_at {
             self.trim_at = now.monotonic + TRIM_INTERVAL;
-            self.links.history.retire(background::clock().0);
+            self.links.history.retire();
             // The mark of what is applied is in the same journal, and before this.
             let common = self.arbiter.as_ref().map_or(self.applied, |arbiter| arbiter.trims_through);
             let through = self.member.log().trim_through(self.applied.min(common), now.wall);

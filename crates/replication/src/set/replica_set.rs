@@ -395,7 +395,7 @@ impl ReplicaSet {
     /// # Errors
     /// `InternalError`: what the store reports.
     pub fn moment(&self) -> Result<Moment, SetError> {
-        self.0.history.now(self.is_writable(), background::clock().0)
+        self.0.history.now(self.is_writable())
     }
 
     /// The data exactly as of a time up to which everything is [applied](ReplicaSet::applied). May block:
@@ -404,7 +404,7 @@ impl ReplicaSet {
     /// # Errors
     /// `SnapshotTooOld`, `SnapshotUnavailable`; `InternalError`: what the store reports.
     pub fn moment_at(&self, timestamp: Timestamp) -> Result<Moment, SetError> {
-        self.0.history.at(timestamp, self.is_writable(), background::clock().0)
+        self.0.history.at(timestamp, self.is_writable())
     }
 
     /// How long the past is kept for [`ReplicaSet::moment_at`].
