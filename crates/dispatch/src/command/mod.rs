@@ -74,7 +74,8 @@ pub enum Execution {
     /// It begins in the loop and moves to a thread that may block when what it needs is not in memory or
     /// takes long.
     InlineFirst,
-    /// It moves to a thread that may block before it begins, and on to one that may compute for long when it does.
+    /// It moves to a thread that may block before it begins, and on to one that may compute for long when it
+    /// does.
     BriefPool,
     /// It moves to a thread that may block and compute for long before it begins.
     Pool,
