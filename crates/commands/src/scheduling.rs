@@ -147,8 +147,8 @@ impl<'c> Scheduling<'c> {
         self.interrupt().wait_for(poll_fn(|task| link.poll_reply_room(task))).await
     }
 
-    /// Computes something that can begin again: what takes too long for an event loop, or for a thread for what
-    /// is short, does so where it may.
+    /// Computes something that can begin again: what takes too long for an event loop, or for a thread for
+    /// what is short, does so where it may.
     ///
     /// # Errors
     /// Those of the computation.

@@ -277,8 +277,8 @@ fn what_no_member_says_changes_nothing() {
     world.until("a note is applied", |world| world.nodes[1].set.last_applied() > before);
 }
 
-/// Of an entry that a member has it keeps its own, whatever the one says that is sent: what follows it follows
-/// that.
+/// Of an entry that a member has it keeps its own, whatever the one says that is sent: what follows it
+/// follows that.
 #[test]
 fn what_follows_an_entry_that_is_there_is_later_than_that_one() {
     let mut world = World::new(9);
