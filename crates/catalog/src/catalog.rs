@@ -487,7 +487,8 @@ fn check_view_cycle(state: &CatalogState, namespace: &Namespace, view_on: &str) 
         }
         match state.get(namespace.database(), &next) {
             Some(CatalogEntry::View(definition)) => {
-                next = definition.options.view.as_ref().map(|view| view.view_on.clone()).unwrap_or_default();
+                let view = definition.options.view.as_ref().expect("a view's definition has a source");
+                next.clone_from(&view.view_on);
             }
             _ => return Ok(()),
         }

@@ -47,7 +47,7 @@ impl Catalog {
         fields: RawDocument<'_>,
     ) -> Result<Document, CatalogError> {
         let mut changed = definition.copy()?;
-        let Some(view) = &mut changed.options.view else { return Ok(Document::new()) };
+        let view = changed.options.view.as_mut().expect("a view's definition has a source");
         for element in fields.iter() {
             match (element.name(), element.value()) {
                 ("viewOn", RawValue::String(view_on)) => view.view_on = view_on.to_owned(),

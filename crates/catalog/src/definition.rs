@@ -141,9 +141,12 @@ impl IndexDefinition {
             .iter()
             .map(|positions| {
                 let positions = positions.as_array().ok_or("an index has a multikey path that is no list")?;
-                let positions = positions.iter().filter_map(RawValue::as_i64_exact);
-                Ok(positions
-                    .fold(0u128, |set, position| set | 1u128.checked_shl(position as u32).unwrap_or(0)))
+                positions.iter().try_fold(0u128, |set, position| {
+                    let position = position.as_i64_exact().and_then(|position| u32::try_from(position).ok());
+                    let bit = position.and_then(|position| 1u128.checked_shl(position));
+                    // Taken for no array, its documents would be missing from answers.
+                    Ok(set | bit.ok_or("an index has a multikey path with no position of a component")?)
+                })
             })
             .collect::<Result<_, &str>>()?;
         let spec = IndexSpec::parse(spec).map_err(|error| error.to_string())?;

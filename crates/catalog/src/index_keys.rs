@@ -3,7 +3,7 @@
 //! A path that meets an array yields one key for each element. Fields whose paths meet the same array walk it
 //! together; two different arrays in one index cannot be walked (`CannotIndexParallelArrays`).
 
-use crate::index_spec::{FieldKind, IndexSpec};
+use crate::index_spec::{FieldKind, IndexField, IndexSpec};
 use crate::keys::write_entry_value;
 use crate::{CatalogError, OperationContext, WriteError};
 use document::key::{KeyBuilder, hash64};
@@ -150,9 +150,8 @@ impl KeyGenerator {
             let Walk::AtArray { array, depth } = *walk else { continue };
             self.check_array(position, array, depth, shared)?;
             shared.get_or_insert((array, position));
-            if let Some(positions) = found.multikey.get_mut(position) {
-                *positions |= 1u128.checked_shl(depth as u32 - 1).unwrap_or(0);
-            }
+            let positions = found.multikey.get_mut(position).expect("each field has its positions of arrays");
+            *positions |= 1u128.checked_shl(depth as u32 - 1).unwrap_or(0);
         }
         let Some((array, _)) = shared else {
             return self.emit(walks, document_key, found);
@@ -183,7 +182,7 @@ impl KeyGenerator {
         depth: usize,
         shared: Option<(RawArray<'_>, usize)>,
     ) -> Result<(), WriteError> {
-        if self.spec.fields.get(position).is_some_and(|field| field.kind == FieldKind::Hashed) {
+        if self.field(position).kind == FieldKind::Hashed {
             return Err(WriteError::Location {
                 code: 16766,
                 message: "hashed indexes do not currently support array values".into(),
@@ -191,14 +190,11 @@ impl KeyGenerator {
         }
         match shared {
             Some((first, first_position)) if !std::ptr::eq(first.as_bytes(), array.as_bytes()) => {
-                let name = |position: usize, depth: usize| {
-                    let field = self.spec.fields.get(position);
-                    field.and_then(|field| field.path.component(depth - 1)).unwrap_or_default().to_owned()
-                };
+                let component = self.field(position).path.component(depth - 1);
                 Err(WriteError::CannotIndexParallelArrays(format!(
                     "cannot index parallel arrays [{}] [{}]",
-                    name(position, depth),
-                    self.spec.fields.get(first_position).map_or("", |field| field.path.head())
+                    component.expect("a component led to the array"),
+                    self.field(first_position).path.head()
                 )))
             }
             _ => Ok(()),
@@ -208,9 +204,9 @@ impl KeyGenerator {
     /// Walks until the path's end, an array or nothing.
     fn advance<'d>(&self, position: usize, walk: Walk<'d>) -> Walk<'d> {
         let Walk::In { mut document, mut depth } = walk else { return walk };
-        let components = self.spec.fields.get(position).map_or(&[][..], |field| field.path.components());
+        let components = self.field(position).path.components();
         loop {
-            let Some(component) = components.get(depth) else { return Walk::Done(None) };
+            let component = components.get(depth).expect("what is walked has not come to the path's end");
             let Some(mut value) = document.get(component.name()) else { return Walk::Done(None) };
             depth += 1;
             // A number after an array picks one element, as `a.0` does in a filter.
@@ -231,7 +227,11 @@ impl KeyGenerator {
     }
 
     fn is_end(&self, position: usize, depth: usize) -> bool {
-        self.spec.fields.get(position).is_some_and(|field| field.path.len() == depth)
+        self.field(position).path.len() == depth
+    }
+
+    fn field(&self, position: usize) -> &IndexField {
+        self.spec.fields.get(position).expect("there is one walk for each field")
     }
 
     fn step_into<'d>(&self, position: usize, walk: Walk<'d>, element: RawValue<'d>) -> Walk<'d> {
@@ -268,8 +268,10 @@ impl KeyGenerator {
         let mut key = KeyBuilder::with_prefix(&self.prefix);
         for (field, walk) in self.spec.fields.iter().zip(walks) {
             let value = match walk {
-                Walk::Done(Some(value)) => *value,
-                _ => RawValue::Null,
+                Walk::Done(value) => value.unwrap_or(RawValue::Null),
+                Walk::In { .. } | Walk::AtArray { .. } => {
+                    unreachable!("an entry is made of walks that ended")
+                }
             };
             match field.kind {
                 FieldKind::Ordered(direction) => key.append(value, direction),

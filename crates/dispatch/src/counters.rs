@@ -166,11 +166,10 @@ struct TimeAndCount {
 impl CollectionUsage {
     /// Adds one use.
     pub fn add(&self, class: OperationClass, took: Duration) {
-        let shard = self.shards.get(own_shard() % USAGE_SHARDS);
-        if let Some(cell) = shard.and_then(|shard| shard.classes.get(class as usize)) {
-            cell.time_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
-            cell.count.fetch_add(1, Ordering::Relaxed);
-        }
+        let shard = self.shards.get(own_shard() % USAGE_SHARDS).expect("each thread has a shard");
+        let cell = shard.classes.get(class as usize).expect("each class has its place");
+        cell.time_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        cell.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Time in microseconds and number of these classes.
@@ -268,7 +267,7 @@ impl Usage {
         let usage = (self.number, self.forgotten.load(Ordering::Acquire));
         KNOWN.with_borrow_mut(|known| {
             let place = FxBuildHasher.hash_one(namespace) as usize % KNOWN_COLLECTIONS;
-            let Some(place) = known.get_mut(place) else { return };
+            let place = known.get_mut(place).expect("a place of the table");
             if let Some(known) = place
                 && known.usage == usage
                 && known.namespace == namespace

@@ -237,15 +237,14 @@ fn push_index(buffer: &mut Vec<u8>, index: u32) {
             break;
         }
     }
-    buffer.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
+    buffer.extend_from_slice(digits.split_at(digits.len() - used).1);
 }
 
 #[inline]
 fn patch_length(buffer: &mut [u8], start: usize) {
     let length = (buffer.len() - start) as u32;
-    if let Some(field) = buffer.get_mut(start..start + 4) {
-        field.copy_from_slice(&length.to_le_bytes());
-    }
+    let field = buffer.get_mut(start..start + 4).expect("a document begins with its length");
+    field.copy_from_slice(&length.to_le_bytes());
 }
 
 fn write_string(buffer: &mut Vec<u8>, text: &str) {
@@ -369,7 +368,7 @@ impl Value {
         }
         let mut scratch = Vec::new();
         write_value(&mut scratch, self);
-        read(RawValue::decode(self.kind(), &scratch).unwrap_or(RawValue::Undefined))
+        read(RawValue::decode(self.kind(), &scratch).expect("a tree that was just written can be read"))
     }
 }
 

@@ -227,8 +227,8 @@ fn general(number: f64, digits: usize) -> String {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
     let scientific = format!("{number:.*e}", digits - 1);
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (mantissa, exponent) = scientific.split_once('e').expect("a number with an exponent");
+    let exponent: i32 = exponent.parse().expect("an exponent is a number");
     let places = digits as i32 - 1 - exponent;
     if exponent < -4 || places < 0 {
         let sign = if exponent < 0 { '-' } else { '+' };

@@ -14,7 +14,7 @@ pub(crate) struct Figures {
 impl Figures {
     /// The transport listens now.
     pub(crate) fn set(&self, server: Arc<transport::Server>) {
-        let _ = self.transport.set(server);
+        assert!(self.transport.set(server).is_ok(), "the transport listens once");
     }
 
     fn statistics(&self) -> transport::TransportStatistics {

@@ -144,7 +144,7 @@ pub(crate) fn server_options(
         executors(&parameters.text(Parameter::ServiceExecutor), &bind_addresses)?;
     let adaptive = numbers.adaptive();
     adaptive.validate()?;
-    let port = |parameter| u16::try_from(parameters.integer(parameter)).unwrap_or(0);
+    let port = |parameter| u16::try_from(parameters.integer(parameter)).expect("the table bounds ports");
     Ok(ServerOptions {
         bind_addresses,
         port: port(Parameter::Port),
@@ -154,7 +154,7 @@ pub(crate) fn server_options(
             .is_on(Parameter::UnixSocketEnabled)
             .then(|| PathBuf::from(parameters.text(Parameter::UnixSocketPrefix))),
         unix_socket_permissions: u32::try_from(parameters.integer(Parameter::UnixSocketPermissions))
-            .unwrap_or(0o700),
+            .expect("the table bounds permissions"),
         max_connections: numbers.max_connections(),
         compressors: compressors.iter().filter_map(|name| wire::Compressor::from_name(name)).collect(),
         executor,
@@ -179,9 +179,7 @@ fn names(text: &str) -> Vec<String> {
 type Executors = (ServiceExecutor, Vec<(String, ServiceExecutor)>);
 
 fn executors(text: &str, bind_addresses: &[String]) -> Result<Executors, NetworkError> {
-    // The text was checked when it was set.
-    let choice = ExecutorChoice::parse(text).unwrap_or_default();
-    let model = |name: &str| ServiceExecutor::from_name(name).unwrap_or_default();
+    let choice = ExecutorChoice::parse(text).expect("the text was checked when it was set");
     let mut listeners = Vec::new();
     for (listener, name) in choice.listeners {
         if !listener.starts_with('/') && !bind_addresses.iter().any(|known| known == listener) {
@@ -250,6 +248,10 @@ fn watch_numbers(
     }
 }
 
+fn model(name: &str) -> ServiceExecutor {
+    ServiceExecutor::from_name(name).expect("a choice names models only")
+}
+
 /// Changes the thread models of new connections. Nothing is changed when an address is unknown.
 fn set_executors(server: &Server, text: &str, bind_addresses: &[String]) -> Result<(), String> {
     let choice = ExecutorChoice::parse(text)?;
@@ -261,7 +263,7 @@ fn set_executors(server: &Server, text: &str, bind_addresses: &[String]) -> Resu
     let others = choice.others.map(|model| (None, model));
     let named = choice.listeners.iter().map(|(listener, model)| (Some(*listener), *model));
     for (listener, model) in others.into_iter().chain(named) {
-        let model = ServiceExecutor::from_name(model).unwrap_or_default();
+        let model = self::model(model);
         server.set_executor(listener, model).map_err(|error| error.to_string())?;
     }
     Ok(())

@@ -228,8 +228,8 @@ fn log_options(parameters: &Parameters) -> LogOptions {
         0 => usual_oplog_bytes(Path::new(&parameters.text(Parameter::DbPath))),
         mib => mib * MIB,
     };
-    // The text was checked when it was set.
-    let hours: f64 = parameters.text(Parameter::OplogMinRetention).parse().unwrap_or(0.0);
+    let hours = parameters.text(Parameter::OplogMinRetention).parse();
+    let hours: f64 = hours.expect("the text was checked when it was set");
     let retention = (hours > 0.0).then(|| Duration::from_secs_f64(hours * SECONDS_PER_HOUR));
     LogOptions { size_bytes, retention, ..LogOptions::default() }
 }

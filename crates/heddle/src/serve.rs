@@ -119,14 +119,15 @@ fn start_log(options: &Options) -> std::io::Result<Arc<Log>> {
         LogTarget::File { path: PathBuf::from(path), append: parameters.is_on(Parameter::LogAppend) }
     };
     let log = Log::start(target)?;
-    log.set_level("", i32::try_from(parameters.integer(Parameter::LogLevel)).unwrap_or(0));
+    let level = |number: i64| i32::try_from(number).expect("the table bounds levels");
+    log.set_level("", level(parameters.integer(Parameter::LogLevel)));
     for (component, level) in &options.verbosities {
         log.set_level(component, *level);
     }
     let watched = Arc::clone(&log);
     parameters.watch(Parameter::LogLevel, move |setting| {
-        if let Setting::Integer(level) = setting {
-            watched.set_level("", i32::try_from(*level).unwrap_or(0));
+        if let Setting::Integer(number) = setting {
+            watched.set_level("", level(*number));
         }
         Ok(())
     });

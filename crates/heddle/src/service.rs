@@ -271,7 +271,7 @@ impl Service for CommandService {
     }
 
     fn closed(&self, session: &Arc<Session>) {
-        let Some(attachment) = session.extension::<Attachment>() else { return };
+        let attachment = session.extension::<Attachment>().expect("a session is opened before it is closed");
         let client = &attachment.client;
         self.server.closed(client);
         // The reply of a slow command that could not be sent.

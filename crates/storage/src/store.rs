@@ -556,7 +556,7 @@ impl StoreInner {
         if self.breakdown.set(failure.clone()).is_ok() {
             tracing::error!(%failure, "no write is acknowledged any more");
         }
-        self.breakdown.get().cloned().unwrap_or(failure)
+        self.breakdown.get().cloned().expect("the breakdown was noted")
     }
 
     pub(crate) fn queue(&self, queue: Queue) -> &GroupCommit<WriteUnit, CommitError> {

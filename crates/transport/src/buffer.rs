@@ -85,7 +85,7 @@ impl ReceiveBuffer {
     /// Where the stream writes next; never empty after [`ReceiveBuffer::prepare`].
     #[inline]
     pub(crate) fn unfilled_mut(&mut self) -> &mut [u8] {
-        self.bytes.get_mut(self.end..).unwrap_or_default()
+        self.bytes.get_mut(self.end..).expect("what was received lies within the buffer")
     }
 
     /// Notes that the stream wrote `count` bytes.

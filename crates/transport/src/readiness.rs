@@ -315,13 +315,13 @@ impl ReadinessStream {
     async fn send_rest(&self, bytes: &[u8], from: usize) -> io::Result<()> {
         let readiness = &self.registration.readiness;
         let stall = Stall::begin(&self.session, bytes.len());
-        let mut rest = bytes.get(from..).unwrap_or_default();
+        let mut rest = bytes.get(from..).expect("no more was sent than there is");
         while !rest.is_empty() {
             let edge = poll_fn(|context| readiness.poll(context, Direction::Write)).await;
             match (&*self.registration.socket).write(rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    rest = rest.get(count..).unwrap_or_default();
+                    rest = rest.get(count..).expect("no more was sent than there is");
                     stall.progressed();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

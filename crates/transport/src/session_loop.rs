@@ -151,10 +151,15 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
         poll_fn(|context| session.poll_begin(context)).await;
     }
 
+    /// The bytes of the message that was received.
+    fn received(&self, length: usize) -> &[u8] {
+        self.input.filled().get(..length).expect("a message that was received whole is in the input")
+    }
+
     fn may_reply_large(&self, length: usize) -> bool {
         let limit = self.session.shared.options.max_message_size;
-        let message = self.input.filled().get(..length).unwrap_or_default();
-        MessageRef::parse(message, limit).is_ok_and(|message| self.service.may_reply_large(message))
+        MessageRef::parse(self.received(length), limit)
+            .is_ok_and(|message| self.service.may_reply_large(message))
     }
 
     fn leaves_lane(&self, length: usize) -> bool {
@@ -162,8 +167,8 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
             return true;
         }
         let limit = self.session.shared.options.max_message_size;
-        let message = self.input.filled().get(..length).unwrap_or_default();
-        !MessageRef::parse(message, limit).is_ok_and(|message| self.service.is_diagnostic(message))
+        !MessageRef::parse(self.received(length), limit)
+            .is_ok_and(|message| self.service.is_diagnostic(message))
     }
 
     /// Waits until one whole message is in the input buffer.
@@ -287,7 +292,8 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
     ) -> Result<Option<ClosedBy>, ConnectionError> {
         let session = self.session;
         let limit = session.shared.options.max_message_size;
-        let received = self.input.filled().get(..length).unwrap_or_default();
+        let received = self.input.filled().get(..length);
+        let received = received.expect("a message that was received whole is in the input");
         let received = MessageRef::parse(received, limit)?;
         let (inflated, compressor) = inflate(session, received, limit)?;
         let first = match &inflated {

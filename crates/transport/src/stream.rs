@@ -106,7 +106,8 @@ impl BlockingStream {
     /// The socket is full: the client does not read as fast as it asks.
     fn send_rest(&self, bytes: &[u8], from: usize) -> io::Result<()> {
         let stall = Stall::begin(&self.session, bytes.len());
-        for piece in bytes.get(from..).unwrap_or_default().chunks(PIECE) {
+        let rest = bytes.get(from..).expect("no more was sent than there is");
+        for piece in rest.chunks(PIECE) {
             (&*self.socket).write_all(piece)?;
             stall.progressed();
         }

@@ -81,7 +81,7 @@ impl Compressor {
             Self::Snappy => {
                 let start = out.len();
                 out.resize(start + snap::raw::max_compress_len(payload.len()), 0);
-                let target = out.get_mut(start..).unwrap_or_default();
+                let (_, target) = out.split_at_mut(start);
                 let written = snap::raw::Encoder::new().compress(payload, target)?;
                 out.truncate(start + written);
             }
@@ -116,7 +116,7 @@ impl Compressor {
                 }
                 let start = out.len();
                 out.resize(start + declared, 0);
-                let target = out.get_mut(start..).unwrap_or_default();
+                let (_, target) = out.split_at_mut(start);
                 snap::raw::Decoder::new().decompress(bytes, target).map_err(|error| error.to_string())?;
                 Ok(())
             }

@@ -72,7 +72,9 @@ impl MessageHeader {
     #[inline]
     fn fields(bytes: &[u8]) -> Option<[i32; 4]> {
         let header: &[u8; HEADER_LENGTH] = bytes.first_chunk()?;
-        let &[length, request_id, response_to, opcode] = header.as_chunks().0 else { return None };
+        let &[length, request_id, response_to, opcode] = header.as_chunks().0 else {
+            unreachable!("four numbers")
+        };
         Some([length, request_id, response_to, opcode].map(i32::from_le_bytes))
     }
 

@@ -60,7 +60,7 @@ impl<'a> MessageRef<'a> {
     #[inline]
     #[must_use]
     pub fn payload(self) -> &'a [u8] {
-        self.bytes.get(HEADER_LENGTH..).unwrap_or_default()
+        self.bytes.get(HEADER_LENGTH..).expect("a message begins with a whole header")
     }
 
     /// The flags of an OP_MSG, unchecked; no flags for the other operations.

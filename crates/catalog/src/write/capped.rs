@@ -18,7 +18,7 @@ impl Collection {
         bytes: u64,
         changes: &mut Changes<'_>,
     ) -> Result<(), WriteError> {
-        let Some(limits) = definition.options.capped else { return Ok(()) };
+        let limits = definition.options.capped.expect("a collection that is trimmed has limits");
         let (mut count, mut size) = (self.document_count() + documents, self.data_bytes() + bytes);
         let exceeds = |count: u64, size: u64| {
             size > limits.size_bytes_max

@@ -5,13 +5,13 @@ use super::unique::{ReleasedKeys, UniqueProbe, Uniqueness, duplicate, duplicate_
 use crate::change::Changes;
 use crate::collection::{Collection, Writing, adds_paths};
 use crate::definition::{CollectionDefinition, IndexDefinition};
-use crate::index_keys::IndexEntries;
+use crate::index_keys::{IndexEntries, IndexEntryBuf};
 use crate::keys;
 use crate::options::CappedLimits;
 use crate::waiters::give_way;
 use crate::{OperationContext, WriteError};
+use document::RawDocument;
 use document::key::encode_value;
-use document::{RawDocument, RawValue};
 use hashbrown::HashSet;
 use query::{QueryError, checkpoint};
 use std::borrow::Cow;
@@ -76,6 +76,10 @@ pub(crate) struct Candidate<'d> {
 impl Candidate<'_> {
     fn document(&self) -> RawDocument<'_> {
         RawDocument::trusted(&self.bytes)
+    }
+
+    fn entries_of(&self, index: usize) -> &[IndexEntryBuf] {
+        &self.entries.get(index).expect("a document on its way in has its entries of each index").entries
     }
 }
 
@@ -402,10 +406,8 @@ fn unit_end(documents: &[RawDocument<'_>], start: usize, capped: Option<&CappedL
 fn unique_hashes(definition: &CollectionDefinition, candidates: &[Candidate<'_>]) -> Vec<u64> {
     let mut hashes = Vec::new();
     for (position, _) in definition.stored_indexes().enumerate().filter(|(_, index)| index.keeps_unique()) {
-        let entries = candidates.iter().filter_map(|candidate| candidate.entries.get(position));
-        hashes.extend(
-            entries.flat_map(|entries| &entries.entries).map(|entry| LatchTable::hash(entry.fields())),
-        );
+        let entries = candidates.iter().flat_map(|candidate| candidate.entries_of(position));
+        hashes.extend(entries.map(|entry| LatchTable::hash(entry.fields())));
     }
     hashes
 }
@@ -448,11 +450,11 @@ impl<'c> FreshKeys<'c> {
         let known = self.claimed.contains(&candidate.key)
             || self.context.view.get_tier(Keyspace::Documents, &candidate.key, self.context.tier)?.is_some();
         if known {
-            let id = candidate.document().get("_id").map(RawValue::to_value).unwrap_or_default();
-            return Err(duplicate_id(self.definition, id));
+            let id = candidate.document().get("_id").expect("a document on its way in has an _id");
+            return Err(duplicate_id(self.definition, id.to_value()));
         }
         for (position, index, probe) in &mut self.probes {
-            for entry in candidate.entries.get(*position).map_or(&[][..], |entries| &entries.entries) {
+            for entry in candidate.entries_of(*position) {
                 let uniqueness = match self.claimed.contains(entry.fields()) {
                     true if index.is_ready() => Uniqueness::Taken,
                     true => Uniqueness::Suspect,
@@ -473,8 +475,7 @@ impl<'c> FreshKeys<'c> {
     fn claim(&mut self, candidate: &Candidate<'_>) {
         self.claimed.insert(candidate.key.clone());
         for (position, ..) in &self.probes {
-            let entries = candidate.entries.get(*position).map_or(&[][..], |entries| &entries.entries);
-            self.claimed.extend(entries.iter().map(|entry| entry.fields().to_vec()));
+            self.claimed.extend(candidate.entries_of(*position).iter().map(|entry| entry.fields().to_vec()));
         }
     }
 }

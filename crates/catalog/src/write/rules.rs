@@ -4,8 +4,7 @@ use crate::WriteError;
 use crate::definition::CollectionDefinition;
 use crate::options::{ValidationAction, ValidationLevel};
 use document::{
-    DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH, ObjectId, RawDocument, RawValue,
-    Value,
+    DocumentBuilder, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH, ObjectId, RawDocument, RawValue, Value,
 };
 use query::{Environment, checkpoint};
 use std::borrow::Cow;
@@ -149,8 +148,8 @@ pub(crate) fn check_validator(
             Ok(())
         }
         ValidationAction::Error => {
-            let rule = definition.options.validator.as_ref().map(DocumentBuf::as_raw).unwrap_or_default();
-            let info = query::schema::validation_details(rule, new, &Environment::default())?;
+            let rule = definition.options.validator.as_ref().expect("a validator is compiled from its rule");
+            let info = query::schema::validation_details(rule.as_raw(), new, &Environment::default())?;
             Err(WriteError::DocumentValidationFailure(info))
         }
     }

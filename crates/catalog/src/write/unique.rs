@@ -79,8 +79,9 @@ pub(crate) fn duplicate(
     index: &IndexDefinition,
     entry: &IndexEntryBuf,
 ) -> WriteError {
-    let split = split_entry(&entry.key, &entry.value);
-    let values = split.and_then(|split| decode(split.fields, split.type_bits, &index.spec.directions()).ok());
+    let split = split_entry(&entry.key, &entry.value).expect("an entry that was made here is whole");
+    // Of one that was read from the index the fields may be damaged.
+    let values = decode(split.fields, split.type_bits, &index.spec.directions()).ok();
     let names = index.spec.key.iter().map(|(name, _)| name);
     let key_value = names.zip(values.unwrap_or_default()).collect::<Document>();
     duplicate_key(definition, index, key_value)

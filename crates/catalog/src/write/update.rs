@@ -304,7 +304,7 @@ impl Collection {
         growth: u64,
         changes: &mut Changes<'_>,
     ) -> Result<(), WriteError> {
-        let Some(limits) = definition.options.capped else { return Ok(()) };
+        let limits = definition.options.capped.expect("a collection that is trimmed has limits");
         let mut size = self.data_bytes() + growth;
         if growth == 0 || size <= limits.size_bytes_max {
             return Ok(());

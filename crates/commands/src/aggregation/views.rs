@@ -40,7 +40,7 @@ pub(crate) fn resolve(catalog: &Catalog, database: &str, name: &str) -> CommandR
     let state = catalog.state();
     let mut resolved = Resolved { collection: name.to_owned(), stages: Vec::new(), depth: 0 };
     while let Some(CatalogEntry::View(definition)) = state.get(database, &resolved.collection) {
-        let Some(view) = &definition.options.view else { break };
+        let view = definition.options.view.as_ref().expect("a view's definition has a source");
         if resolved.depth == VIEW_DEPTH_MAX {
             let message =
                 format!("View depth too deep or view cycle detected; maximum depth is {VIEW_DEPTH_MAX}");

@@ -70,7 +70,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     };
     context.fields.finish()?;
     let mut fields = nested_fields(context.server, command)?;
-    let name = command.first().map(|first| first.name()).unwrap_or_default();
+    let name = command.first().expect("an explained command was looked at").name();
     if name == "aggregate" {
         let target = AggregateTarget::parse(&fields)?;
         let request = AggregateRequest::parse(&mut fields, true)?;

@@ -122,7 +122,7 @@ async fn insert(
                 context.server.node.catalog.collection_or_create(writing, database, name).await?
             }
         };
-        let rest = documents.get(begin..).unwrap_or_default();
+        let rest = documents.get(begin..).expect("an insert goes on at one of its documents");
         if is_long_write(&collection, rest.iter().map(|document| document.as_bytes().len()).sum()) {
             context.offload().await;
         }

@@ -107,7 +107,7 @@ impl BatchReply {
         }
         let room = ERROR_BYTES_MAX.saturating_sub(self.error_bytes);
         let end = error.message.floor_char_boundary(room);
-        described.push("errmsg", error.message.get(..end).unwrap_or_default());
+        described.push("errmsg", error.message.split_at(end).0);
         self.error_bytes += end;
         self.errors.push(described);
         Ok(())

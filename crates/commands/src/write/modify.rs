@@ -239,13 +239,13 @@ impl Statement<'_> {
             let mut modified = None;
             // A walk's filter does not tell which element of an array has matched.
             let decision = self.decide(found, seen && !self.needs_match_details(), tier, &mut modified);
-            let mut after = counted.last().copied().unwrap_or_default();
+            let mut after = *counted.last().expect("the counts before the first document");
             after.add(modified.as_ref());
             counted.push(after);
             decision
         };
         let (settled, result) = self.collection.update_many(&writing, candidates, from, decide).await;
-        let changed = counted.get(settled).copied().unwrap_or_default();
+        let changed = *counted.get(settled).expect("what is settled was decided on");
         counts.matched += changed.matched;
         counts.changed += changed.changed;
         self.count(context, changed.changed);

@@ -36,7 +36,7 @@ impl Decimal128 {
         }
         let coefficient = packed.coefficient().unsigned_abs();
         Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent: packed.exponent() })
-            .unwrap_or(Decimal128::NAN)
+            .expect("the library keeps to the format")
     }
 
     fn with_packed(self, other: Self, operation: fn(&mut Context<Packed>, Packed, Packed) -> Packed) -> Self {

@@ -75,8 +75,8 @@ impl Decimal128 {
         if number == 0.0 {
             return Decimal128::finite(number.is_sign_negative(), 0, 0);
         }
-        // A finite double is far inside the range, so its numeral always parses.
-        Decimal128::parse(&format!("{number:.*e}", digits - 1)).unwrap_or(Decimal128::NAN)
+        let numeral = format!("{number:.*e}", digits - 1);
+        Decimal128::parse(&numeral).expect("a finite double is far inside the range")
     }
 
     /// The nearest double.
@@ -87,7 +87,8 @@ impl Decimal128 {
             Parts::Infinity { negative: true } => f64::NEG_INFINITY,
             Parts::Finite { negative, coefficient, exponent } => {
                 // The standard library rounds numerals correctly; arithmetic here would round twice.
-                let magnitude = format!("{coefficient}e{exponent}").parse().unwrap_or(f64::NAN);
+                let magnitude = format!("{coefficient}e{exponent}").parse();
+                let magnitude: f64 = magnitude.expect("digits and an exponent are a numeral");
                 if negative { -magnitude } else { magnitude }
             }
         }

@@ -87,7 +87,7 @@ impl<'a, F: FnMut(Found<'a>) -> Flow> Visit<'_, F> {
     }
 
     fn document(&mut self, document: RawDocument<'a>, path: &[Component]) -> Flow {
-        let Some((first, others)) = path.split_first() else { return Flow::Continue(()) };
+        let (first, others) = path.split_first().expect("a path goes on into a document");
         let Some(element) = document.element(first.name().as_bytes()) else {
             return self.tell(None, Place::Missing);
         };
@@ -119,7 +119,7 @@ impl<'a, F: FnMut(Found<'a>) -> Flow> Visit<'_, F> {
 
     /// An array with more of the path to come.
     fn array(&mut self, array: RawArray<'a>, path: &[Component]) -> Flow {
-        let Some((first, others)) = path.split_first() else { return Flow::Continue(()) };
+        let (first, others) = path.split_first().expect("a path goes on behind an array in its middle");
         let mut empty = true;
         for (index, element) in array.elements().enumerate() {
             empty = false;

@@ -108,7 +108,7 @@ fn parse_boundaries(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Vec
         );
     }
     for neighbours in boundaries.windows(2) {
-        let [low, high] = neighbours else { continue };
+        let [low, high] = neighbours else { unreachable!("windows of two") };
         if document::canonical_type(low.kind()) != document::canonical_type(high.kind()) {
             bail!(40193, "All values in the the 'boundaries' option to $bucket must have the same type.");
         }
@@ -312,7 +312,7 @@ impl BucketAutoStage {
             }
             None => {
                 let group = GroupState::start(Value::Null, &spec.fields, document, variables)?;
-                cut.begin(group, value.unwrap_or_default(), key)
+                cut.begin(group, value.expect("a bucket begins with a value of its own"), key)
             }
         };
         bucket.wants = bucket.wants.saturating_sub(1);

@@ -138,7 +138,7 @@ impl Chain {
     pub(super) fn open(plans: &[StagePlan], context: &PipelineContext) -> Result<Self, QueryError> {
         let mut stages = Vec::with_capacity(plans.len());
         for (position, plan) in plans.iter().enumerate() {
-            let behind = plans.get(position + 1..).unwrap_or_default();
+            let (_, behind) = plans.split_at(position + 1);
             stages.push(plan.open(behind, context)?);
         }
         Ok(Chain { stages, ended: None })
@@ -183,7 +183,7 @@ impl Chain {
         };
         loop {
             let first = self.ended.unwrap_or(0);
-            let open = self.stages.get_mut(first..).unwrap_or_default();
+            let open = self.stages.get_mut(first..).expect("no more stages have ended than there are");
             let done = open.iter().rposition(|stage| stage.is_done()).map(|position| first + position);
             if let Some(done) = done.filter(|done| self.ended != Some(*done)) {
                 self.end_at(done)?;

@@ -31,7 +31,11 @@ struct Foreign {
 
 impl Foreign {
     fn stages(&self) -> RawArray<'_> {
-        self.stages.as_raw().get("").and_then(RawValue::as_array).unwrap_or(RawArray::EMPTY)
+        self.stages
+            .as_raw()
+            .get("")
+            .and_then(RawValue::as_array)
+            .expect("the stages were wrapped as an array")
     }
 
     fn new(from: Option<(Option<String>, String)>, stages: Option<RawArray<'_>>) -> Self {

@@ -30,7 +30,7 @@ pub(crate) fn write_with_field(
 }
 
 fn copy(document: RawDocument<'_>, components: &[String], write: Write<'_>, out: &mut DocumentBuilder<'_>) {
-    let Some((name, rest)) = components.split_first() else { return };
+    let (name, rest) = components.split_first().expect("a path is never empty");
     let Some(element) = document.element(name.as_bytes()) else {
         out.append_all(document);
         return match rest.is_empty() {

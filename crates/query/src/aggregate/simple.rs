@@ -409,7 +409,7 @@ impl SampleStage {
     /// A reservoir is not in random order; its documents are shuffled before they leave.
     fn shuffle(&mut self) {
         for place in (1..self.kept.len()).rev() {
-            let other = usize::try_from(self.random.below(place as u64 + 1)).unwrap_or(0);
+            let other = self.random.below(place as u64 + 1) as usize;
             self.kept.swap(place, other);
         }
     }

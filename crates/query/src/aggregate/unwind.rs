@@ -190,7 +190,8 @@ impl UnwindStage {
     ) -> Result<Pause, QueryError> {
         while let Some((position, ArrayItem { kind, start, length })) = self.items.next() {
             checkpoint::pass_bytes(document.len())?;
-            let bytes = document.as_bytes().get(start..start + length).unwrap_or_default();
+            let bytes = document.as_bytes().get(start..start + length);
+            let bytes = bytes.expect("an item lies within the document that it was found in");
             if self.give_item(document.as_raw(), (position, kind, bytes), out)? == Flow::Pause {
                 return Ok(Pause::Stopped);
             }

@@ -201,7 +201,7 @@ fn equal(item: &Value, wanted: &Evaluated) -> bool {
 }
 
 fn index_of(operands: Vec<Evaluated>) -> Outcome {
-    let Some(first) = operands.first() else { return Ok(NULL) };
+    let first = operands.first().expect("$indexOfArray has at least two operands");
     null_if_nullish!(*first);
     let Some(Value::Array(items)) = first else {
         bail!(40090, "$indexOfArray requires an array as a first argument, found: {}", type_name(first));
@@ -209,7 +209,7 @@ fn index_of(operands: Vec<Evaluated>) -> Outcome {
     let start = operands.get(2).map_or(Ok(0), |operand| position(operand, "$indexOfArray", "starting"))?;
     let end =
         operands.get(3).map_or(Ok(usize::MAX), |operand| position(operand, "$indexOfArray", "ending"))?;
-    let wanted = operands.get(1).cloned().flatten();
+    let wanted = operands.get(1).expect("$indexOfArray has at least two operands").clone();
     let found = items.iter().enumerate().take(end).skip(start).find(|(_, item)| equal(item, &wanted));
     found.map_or(Ok(Some(Value::Int32(-1))), |(at, _)| int(at))
 }
@@ -232,9 +232,9 @@ fn range_number(operand: &Evaluated, which: &str, codes: [i32; 2]) -> Result<i64
 }
 
 fn range(operands: Vec<Evaluated>) -> Outcome {
-    let missing = None;
-    let start = range_number(operands.first().unwrap_or(&missing), "starting", [34443, 34444])?;
-    let end = range_number(operands.get(1).unwrap_or(&missing), "ending", [34445, 34446])?;
+    let operand = |position: usize| operands.get(position).expect("$range has at least two operands");
+    let start = range_number(operand(0), "starting", [34443, 34444])?;
+    let end = range_number(operand(1), "ending", [34445, 34446])?;
     let step = operands.get(2).map_or(Ok(1), |step| range_number(step, "step", [34447, 34448]))?;
     if step == 0 {
         bail!(34449, "$range requires a non-zero step value");

@@ -122,7 +122,8 @@ fn write_specifier(
     offset: i32,
 ) -> Result<(), QueryError> {
     let week = local.date().iso_week_date();
-    let month = MONTHS.get((local.month() - 1).unsigned_abs() as usize).copied().unwrap_or_default();
+    let month = MONTHS.get((local.month() - 1).unsigned_abs() as usize);
+    let month = *month.expect("months are 1 to 12");
     let written = match specifier {
         '%' => write!(text, "%"),
         'Y' => write!(text, "{:04}", local.year()),

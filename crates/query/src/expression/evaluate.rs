@@ -242,7 +242,7 @@ fn evaluate_switch(
 }
 
 fn evaluate_if_null(operands: &[Expression], root: RawDocument<'_>, variables: &mut Variables) -> Outcome {
-    let Some((replacement, candidates)) = operands.split_last() else { return Ok(None) };
+    let (replacement, candidates) = operands.split_last().expect("$ifNull has at least two operands");
     for candidate in candidates {
         let value = candidate.evaluate(root, variables)?;
         if !nullish(&value) {

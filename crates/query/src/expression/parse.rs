@@ -127,7 +127,7 @@ fn parse_sample_rate(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expres
 
 fn parse_reference(text: &str, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
     let Some(named) = text.strip_prefix("$$") else {
-        let path = text.get(1..).unwrap_or_default();
+        let path = text.strip_prefix('$').expect("a reference begins with a dollar sign");
         if path.is_empty() {
             bail!(16872, "'$' by itself is not a valid FieldPath");
         }

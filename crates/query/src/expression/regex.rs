@@ -131,7 +131,7 @@ fn find_all(arguments: Arguments) -> Outcome {
             return Err(QueryError::new(51151, message));
         }
         found.push(description);
-        let whole = groups.first().cloned().flatten().unwrap_or_default();
+        let whole = whole_of(&groups);
         // After an empty match the search goes on behind the next character.
         from = match input.get(whole.end..).and_then(|rest| rest.chars().next()) {
             Some(skipped) if whole.is_empty() => whole.end + skipped.len_utf8(),
@@ -161,11 +161,14 @@ impl Position {
     }
 }
 
+fn whole_of(groups: &Groups) -> &std::ops::Range<usize> {
+    groups.first().and_then(Option::as_ref).expect("a match has its whole")
+}
+
 /// `idx` counts code points from the beginning of the input.
 fn describe(input: &str, groups: &Groups, position: &mut Position) -> Value {
     let text = |group: &Option<std::ops::Range<usize>>| group.clone().and_then(|group| input.get(group));
-    let start = groups.first().and_then(|whole| whole.as_ref()).map_or(0, |whole| whole.start);
-    let characters = position.advance(input, start);
+    let characters = position.advance(input, whole_of(groups).start);
     let captures = groups.iter().skip(1).map(|group| text(group).map_or(Value::Null, Value::from));
     let mut description = Document::new();
     description.push("match", groups.first().and_then(text).unwrap_or_default());

@@ -36,7 +36,7 @@ impl Constant {
     #[inline]
     pub fn raw(&self) -> RawValue<'_> {
         match &self.held {
-            Held::Scalar(value) => value.as_raw_scalar().unwrap_or(RawValue::Null),
+            Held::Scalar(value) => value.as_raw_scalar().expect("a tree is not held as a scalar"),
             Held::Tree(wrapper) => only_field(wrapper.as_raw()),
         }
     }

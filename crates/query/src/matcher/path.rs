@@ -65,7 +65,7 @@ impl MatchPath {
         leaf: LeafArrays,
         visit: &mut impl FnMut(Option<RawValue<'a>>, Option<usize>) -> Verdict,
     ) -> Verdict {
-        let rest = self.parts.get(1..).unwrap_or_default();
+        let (_, rest) = self.parts.split_first().expect("a path is never empty");
         match head {
             None => visit(None, None),
             Some(value) => PathVisitor { leaf, visit }.value(rest, value, None),
@@ -88,9 +88,7 @@ struct PathVisitor<'f, F> {
 
 impl<'a, F: FnMut(Option<RawValue<'a>>, Option<usize>) -> Verdict> PathVisitor<'_, F> {
     fn document(&mut self, parts: &[Part], document: RawDocument<'a>, outer: Option<usize>) -> Verdict {
-        let Some((head, rest)) = parts.split_first() else {
-            return Ok(false);
-        };
+        let (head, rest) = parts.split_first().expect("a path goes on into a document");
         match document.element(head.name.as_bytes()) {
             Some(element) => self.value(rest, element.value(), outer),
             None => (self.visit)(None, outer),
@@ -122,9 +120,7 @@ impl<'a, F: FnMut(Option<RawValue<'a>>, Option<usize>) -> Verdict> PathVisitor<'
     /// An array in the middle of the path: its documents are entered, and the element at the position that
     /// the next component names, if it names one. Other elements yield nothing, not even *missing*.
     fn elements(&mut self, parts: &[Part], array: RawArray<'a>, outer: Option<usize>) -> Verdict {
-        let Some((head, rest)) = parts.split_first() else {
-            return Ok(false);
-        };
+        let (head, rest) = parts.split_first().expect("a path goes on behind an array in its middle");
         for (position, value) in array.iter().enumerate() {
             let outer = outer.or(Some(position));
             if let RawValue::Document(document) = value

@@ -76,7 +76,9 @@ impl FieldScan {
         if !passed {
             return Ok(false);
         }
-        for conjunct in self.others.iter().filter_map(|position| conjuncts.get(*position)) {
+        for position in &self.others {
+            let conjunct =
+                conjuncts.get(*position).expect("a scan is used with the filter it was built from");
             if !conjunct.matches(Subject::of(document), None)? {
                 return Ok(false);
             }
@@ -114,9 +116,8 @@ impl Head {
     #[inline]
     fn holds(&self, conjuncts: &[MatchNode], value: Option<document::RawValue<'_>>) -> Verdict {
         for position in &self.conjuncts {
-            let Some((field, negated)) = conjuncts.get(*position).and_then(field_test) else {
-                continue;
-            };
+            let test = conjuncts.get(*position).and_then(field_test);
+            let (field, negated) = test.expect("a scan is used with the filter it was built from");
             if field.matches_below(value)? == negated {
                 return Ok(false);
             }

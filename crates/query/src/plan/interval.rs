@@ -155,7 +155,8 @@ impl Intervals {
         while parts.len() > 1 {
             let pairs = parts.chunks(2).map(|pair| match pair {
                 [left, right] => left.intersection(right),
-                rest => rest.first().cloned().unwrap_or_default(),
+                [alone] => alone.clone(),
+                _ => unreachable!("chunks of two"),
             });
             parts = pairs.collect();
         }

@@ -85,7 +85,7 @@ impl KeyScan {
             None => successor(&lower),
         };
         // Behind the points, the lowest values of the fields put together, as far as they are whole values.
-        append_lowest(&mut lower, fields.get(points..).unwrap_or_default());
+        append_lowest(&mut lower, fields.split_at(points).1);
         let contiguous =
             points + 1 >= fields.len() && fields.last().is_none_or(|last| last.ranges.len() == 1);
         let checker = (!contiguous).then(|| BoundsChecker { fields, direction, target: Vec::new() });
@@ -174,7 +174,7 @@ impl FieldRange {
             key.append_owned(value, direction);
             key.into_parts().0
         };
-        let after = |value: &Value| successor(&encode(value)).unwrap_or_default();
+        let after = |value: &Value| successor(&encode(value)).expect("a value's key does not end all keys");
         // Descending keys turn the interval round: its upper end comes first.
         let (first, last, first_is_value, last_is_value) = match direction {
             SortOrder::Ascending => {
@@ -240,8 +240,9 @@ fn aim_forward(
     before: &[u8],
 ) -> bool {
     target.clear();
-    let rest = fields.get(position..).unwrap_or_default();
-    let Some(range) = rest.first().and_then(|field| field.ranges.get(above)) else {
+    let (field, behind) =
+        fields.split_at(position).1.split_first().expect("a field of the key was looked at");
+    let Some(range) = field.ranges.get(above) else {
         // Nothing more with these leading values: on to the next ones.
         let next = successor(before);
         target.extend_from_slice(next.as_deref().unwrap_or_default());
@@ -250,7 +251,7 @@ fn aim_forward(
     target.extend_from_slice(before);
     target.extend_from_slice(&range.lower);
     if range.lower_is_value {
-        append_lowest(target, rest.get(1..).unwrap_or_default());
+        append_lowest(target, behind);
     }
     true
 }

@@ -41,9 +41,7 @@ pub(super) fn keep_matched(
     index: Option<usize>,
     out: &mut DocumentBuilder<'_>,
 ) -> Result<(), QueryError> {
-    let Some((name, below)) = path.split_first() else {
-        return Ok(());
-    };
+    let (name, below) = path.split_first().expect("a path is never empty");
     for element in document {
         match element.value() {
             RawValue::Document(inner) if element.name() == name && !below.is_empty() => {

@@ -19,6 +19,7 @@ const CHARACTERS_PER_STEP: usize = 8;
 
 /// A slot that holds no place.
 const NOWHERE: usize = usize::MAX;
+const A_PLACE: &str = "each slot and each loop of a program has its place";
 
 /// The first match at or after `from`.
 pub(super) fn search(program: &Program, text: &str, from: usize) -> Result<Option<Groups>, Failure> {
@@ -88,13 +89,9 @@ impl Machine<'_, '_> {
                 self.count(1 + found / CHARACTERS_PER_STEP)?;
                 start += found;
             }
-            if let Some(slot) = self.slots.first_mut() {
-                *slot = start;
-            }
+            self.set_slot(0, start);
             if let Some(end) = self.run(0, start)? {
-                if let Some(slot) = self.slots.get_mut(1) {
-                    *slot = end;
-                }
+                self.set_slot(1, end);
                 return Ok(Some(self.groups()));
             }
             match self.after(start) {
@@ -194,7 +191,7 @@ impl Machine<'_, '_> {
             }
             Instruction::Jump(target) => Ok(Some((*target, place))),
             Instruction::Save(slot) => {
-                let before = self.slots.get(*slot).copied().unwrap_or(NOWHERE);
+                let before = *self.slots.get(*slot).expect(A_PLACE);
                 self.push(Frame::Slot { slot: *slot, before })?;
                 self.set_slot(*slot, place);
                 holds(true)
@@ -210,7 +207,7 @@ impl Machine<'_, '_> {
                 self.test_loop(*counter, (*least, *most), *greedy, (next, *exit), place)
             }
             Instruction::LoopAgain { counter, body } => {
-                let rounds = self.loops.get(*counter).map_or(0, |known| known.rounds);
+                let rounds = self.loops.get(*counter).expect(A_PLACE).rounds;
                 self.set_loop(*counter, Loop { rounds: rounds + 1, began: place })?;
                 Ok(Some((*body, place)))
             }
@@ -241,11 +238,7 @@ impl Machine<'_, '_> {
             match self.frames.pop() {
                 Some(Frame::Branch { instruction, place }) => return Ok(Some((instruction, place))),
                 Some(Frame::Slot { slot, before }) => self.set_slot(slot, before),
-                Some(Frame::Rounds { counter, before }) => {
-                    if let Some(known) = self.loops.get_mut(counter) {
-                        *known = before;
-                    }
-                }
+                Some(Frame::Rounds { counter, before }) => *self.rounds_mut(counter) = before,
                 Some(Frame::Shrink { run, least_end, place }) => {
                     let Some((_, place)) = self.before(place).filter(|(_, place)| *place >= least_end) else {
                         continue;
@@ -256,11 +249,10 @@ impl Machine<'_, '_> {
                     return Ok(Some((run + 1, place)));
                 }
                 Some(Frame::Extend { run, place, left }) => {
-                    let (Some(Instruction::Run { of, .. }), Some((character, place))) =
-                        (program.instructions.get(run), self.after(place))
-                    else {
-                        continue;
+                    let Some(Instruction::Run { of, .. }) = program.instructions.get(run) else {
+                        unreachable!("instruction {run} is extended and no run");
                     };
+                    let Some((character, place)) = self.after(place) else { continue };
                     if !of.matches(character) {
                         continue;
                     }
@@ -318,7 +310,7 @@ impl Machine<'_, '_> {
         (body, exit): (usize, usize),
         place: usize,
     ) -> Result<Option<(usize, usize)>, Failure> {
-        let known = self.loops.get(counter).copied().unwrap_or_default();
+        let known = *self.loops.get(counter).expect(A_PLACE);
         let another = Loop { rounds: known.rounds + 1, began: place };
         if known.rounds < least {
             self.set_loop(counter, another)?;
@@ -432,19 +424,16 @@ impl Machine<'_, '_> {
     }
 
     fn set_slot(&mut self, slot: usize, place: usize) {
-        if let Some(known) = self.slots.get_mut(slot) {
-            *known = place;
-        }
+        *self.slots.get_mut(slot).expect(A_PLACE) = place;
+    }
+
+    fn rounds_mut(&mut self, counter: usize) -> &mut Loop {
+        self.loops.get_mut(counter).expect(A_PLACE)
     }
 
     fn set_loop(&mut self, counter: usize, now: Loop) -> Result<(), Failure> {
-        if let Some(before) = self.loops.get(counter).copied() {
-            self.push(Frame::Rounds { counter, before })?;
-        }
-        if let Some(known) = self.loops.get_mut(counter) {
-            *known = now;
-        }
-        Ok(())
+        let before = std::mem::replace(self.rounds_mut(counter), now);
+        self.push(Frame::Rounds { counter, before })
     }
 
     /// Forgets the ways that are left above `base`; what was done stays, and can still be undone.
@@ -464,11 +453,7 @@ impl Machine<'_, '_> {
         while self.frames.len() > base {
             match self.frames.pop() {
                 Some(Frame::Slot { slot, before }) => self.set_slot(slot, before),
-                Some(Frame::Rounds { counter, before }) => {
-                    if let Some(known) = self.loops.get_mut(counter) {
-                        *known = before;
-                    }
-                }
+                Some(Frame::Rounds { counter, before }) => *self.rounds_mut(counter) = before,
                 _ => {}
             }
         }

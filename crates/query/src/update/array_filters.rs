@@ -64,9 +64,7 @@ impl ArrayFilters {
 
     /// Whether the filter of this name matches an array element.
     pub(super) fn matches(&self, identifier: &str, element: &Value) -> Result<bool, QueryError> {
-        let Some(matcher) = self.find(identifier) else {
-            return Ok(false);
-        };
+        let matcher = self.find(identifier).expect("an update names only array filters that it has");
         let mut bytes = Vec::new();
         DocumentBuilder::new(&mut bytes).append_value(identifier, element);
         matcher.matches(RawDocument::trusted(&bytes))

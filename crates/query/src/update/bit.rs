@@ -110,5 +110,5 @@ fn integer(value: RawValue<'_>) -> Option<Number> {
 }
 
 fn bits(number: Number) -> i64 {
-    number.to_i64_exact().unwrap_or(0)
+    number.to_i64_exact().expect("$bit takes integers only")
 }

@@ -45,9 +45,7 @@ impl Branch {
         depth: usize,
         modifier: Modifier,
     ) -> Result<(), QueryError> {
-        let Some(component) = components.get(depth) else {
-            return Ok(());
-        };
+        let component = components.get(depth).expect("a path is never empty");
         let is_last = depth + 1 == components.len();
         // All children are alike in this.
         if self.children.first().is_some_and(|(other, _)| other.is_array_wide() != component.is_array_wide())

@@ -144,7 +144,7 @@ impl Connection {
             }
             let begin = message.len();
             message.resize(length.min(begin + PIECE), 0);
-            let piece = message.get_mut(begin..).unwrap_or_default();
+            let (_, piece) = message.split_at_mut(begin);
             let received = self.socket.set_read_timeout(Some(left)).and_then(|()| self.socket.read(piece));
             let count = match received {
                 Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),

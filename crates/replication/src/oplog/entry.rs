@@ -148,7 +148,7 @@ fn origin(entry: RawDocument<'_>) -> Result<Option<StatementOrigin>, MalformedEn
         None => vec![Statement::read(entry)?],
         Some(parts) => parts
             .iter()
-            .map(|part| Statement::read(part.as_document().unwrap_or_default()))
+            .map(|part| Statement::read(part.as_document().ok_or_else(|| expected("applyOps", "documents"))?))
             .collect::<Result<_, _>>()?,
     };
     Ok(Some(StatementOrigin {

@@ -130,7 +130,7 @@ impl Applying {
         entries: &[Committed],
         operations: &[OplogEntry],
     ) -> Result<(), StepError> {
-        let Some(last) = entries.last() else { return Ok(()) };
+        let last = entries.last().expect("a batch has entries");
         let batches = &self.links.shared.batches;
         let begun = batches.begin();
         let mut mark = self.mark.clone();

@@ -125,7 +125,8 @@ impl Participant {
 
     /// What is committed is passed over, but for the set's state.
     pub(super) fn pass_over(&mut self, committed: &[Committed], now: Now) -> Result<(), LogError> {
-        let (Some(arbiter), Some(last)) = (&mut self.arbiter, committed.last()) else { return Ok(()) };
+        let Some(last) = committed.last() else { return Ok(()) };
+        let arbiter = self.arbiter.as_mut().expect("only an arbiter passes over what is committed");
         let through = last.entry.position;
         arbiter.mark.position = through;
         let mut state = None;
@@ -145,7 +146,7 @@ impl Participant {
     }
 
     fn write_mark(&self, state: Option<&SetState>) -> Result<(), LogError> {
-        let Some(arbiter) = &self.arbiter else { return Ok(()) };
+        let arbiter = self.arbiter.as_ref().expect("only an arbiter writes its mark here");
         let mut unit = WriteUnit::new();
         LocalState::put_applied(&mut unit, &arbiter.mark);
         if let Some(state) = state {

@@ -187,14 +187,24 @@ fn decode_identity(document: RawDocument<'_>) -> Result<Identity, LogError> {
     else {
         return Err(failed("the identity of the member is damaged"));
     };
+    // What older members have not written is not there; what is there is whole.
+    let forced_through = match document.get("forcedThrough") {
+        None => 0,
+        given => counted(given, "forcedThrough")?,
+    };
+    let is_arbiter = match document.get("arbiter") {
+        None => false,
+        Some(RawValue::Boolean(is_arbiter)) => is_arbiter,
+        Some(_) => return Err(failed("the identity of the member is damaged")),
+    };
     Ok(Identity {
         set_name: set.to_owned(),
         set_id,
         number: counted(document.get("number"), "number")?,
         genesis: counted(document.get("genesis"), "genesis")?,
         needs_copy,
-        forced_through: counted(document.get("forcedThrough"), "forcedThrough").unwrap_or(0),
-        is_arbiter: document.get("arbiter").and_then(RawValue::as_bool).unwrap_or(false),
+        forced_through,
+        is_arbiter,
     })
 }
 

@@ -132,8 +132,9 @@ impl MemoryState {
     /// Forgets versions that no pin at or after `oldest` can see.
     fn collect_garbage(&mut self, oldest: u64) {
         while self.garbage.front().is_some_and(|(sequence, ..)| *sequence <= oldest) {
-            let Some((_, keyspace, key)) = self.garbage.pop_front() else { return };
+            let (_, keyspace, key) = self.garbage.pop_front().expect("what was just looked at is there");
             let tree = self.tree_mut(keyspace);
+            // Gone, where the key was deleted while nobody looked.
             let Some(versions) = tree.keys.get_mut(&key) else { continue };
             let seen = versions.iter().rposition(|version| version.sequence <= oldest).unwrap_or(0);
             versions.drain(..seen);
@@ -170,11 +171,10 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut pins = self.shared.pins.lock();
-        if let Some(count) = pins.get_mut(&self.sequence) {
-            *count -= 1;
-            if *count == 0 {
-                pins.remove(&self.sequence);
-            }
+        let count = pins.get_mut(&self.sequence).expect("a pin is counted while it lives");
+        *count -= 1;
+        if *count == 0 {
+            pins.remove(&self.sequence);
         }
     }
 }

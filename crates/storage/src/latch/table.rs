@@ -29,6 +29,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// Shards bound contention on the table itself; 64 is far above the number of processors that write.
 const SHARDS: usize = 64;
 const SHARD_KEYS: usize = 16;
+const NO_MORE_HELD: &str = "no more latches are held than are to be taken";
 
 /// How those who wait for the latest version of a document get its latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +196,10 @@ impl LatchTable {
             Some(shard) => shard.lock(),
             None => unreachable!("there are {SHARDS} shards"),
         }
+    }
+
+    fn shard_of_all(&self, hashes: &[u64]) -> MutexGuard<'_, Shard> {
+        self.shard(*hashes.first().expect("hashes of one shard are not none"))
     }
 }
 
@@ -427,10 +432,9 @@ impl LatchGuards {
 
     /// Takes latches until one has to be waited for. Each shard is locked once for all that are its own.
     fn take_free(&mut self) {
-        let free = hashes_by_shard(self.hashes.get(self.held..).unwrap_or_default());
+        let free = hashes_by_shard(self.hashes.get(self.held..).expect(NO_MORE_HELD));
         for of_shard in free {
-            let Some(first) = of_shard.first() else { return };
-            let mut shard = self.table.shard(*first);
+            let mut shard = self.table.shard_of_all(of_shard);
             for hash in of_shard {
                 if shard.try_take(*hash, Wants::Alone).is_none() {
                     return;
@@ -444,9 +448,8 @@ impl LatchGuards {
 impl Drop for LatchGuards {
     fn drop(&mut self) {
         let mut wakers = Wakers::new();
-        for of_shard in hashes_by_shard(self.hashes.get(..self.held).unwrap_or_default()) {
-            let Some(first) = of_shard.first() else { return };
-            let mut shard = self.table.shard(*first);
+        for of_shard in hashes_by_shard(self.hashes.get(..self.held).expect(NO_MORE_HELD)) {
+            let mut shard = self.table.shard_of_all(of_shard);
             for hash in of_shard {
                 wakers.extend(shard.release(*hash));
             }

@@ -126,7 +126,10 @@ impl<U, F: Clone> GroupCommit<U, F> {
     {
         let written = self.or_break(writer, || {
             self.begin_first(&group)?;
-            self.change(&mut group, |units| units.push(beside));
+            // Broken meanwhile by another thread: nothing of it is written without what comes beside.
+            if self.change(&mut group, |units| units.push(beside)).is_none() {
+                return Err(why_ended(&self.state.lock()));
+            }
             let result = write(&group.units);
             self.settle_first(group, &result, writer);
             self.settle_given_up(writer);
@@ -154,7 +157,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
     fn begin_first(&self, group: &CommitGroup<U>) -> Result<(), F> {
         let mut state = self.state.lock();
         let Some(place) = state.place_in_flight(group) else {
-            return Err(state.closed.clone().expect("who is not in flight was refused when the queue ended"));
+            return Err(why_ended(&state));
         };
         assert_eq!(place, 0, "groups are written in the order in which they were taken");
         let is_void = state.first_in_flight < state.void_before;
@@ -194,6 +197,11 @@ impl<U, F: Clone> GroupCommit<U, F> {
         }
         done
     }
+}
+
+/// Why a group that its owner has is not in flight any more.
+fn why_ended<U, F: Clone>(state: &QueueState<U, F>) -> F {
+    state.closed.clone().expect("who is not in flight was refused when the queue ended")
 }
 
 impl<U, F: Clone> QueueState<U, F> {

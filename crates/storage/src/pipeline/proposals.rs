@@ -274,6 +274,7 @@ impl Proposals {
             }
             units.iter_mut().flat_map(WriteUnit::take_entries).collect::<Vec<_>>()
         };
+        // None where the queue was broken since: whoever writes the group is told.
         let entries = self.queue().change(&mut group, take_entries).unwrap_or_default();
         self.store.proposal_queue().taken.fetch_add(taken, Ordering::Relaxed);
         Some(ProposedGroup {

@@ -51,9 +51,7 @@ pub(crate) struct Row(Arc<[u8]>);
 impl Row {
     fn new(key: &[u8], value: &[u8]) -> Row {
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, row_len(key, value)).collect();
-        if let Some(bytes) = Arc::get_mut(&mut bytes) {
-            write_row(bytes, key, value);
-        }
+        write_row(Arc::get_mut(&mut bytes).expect("nobody else has a new row yet"), key, value);
         Row(bytes)
     }
 
@@ -70,7 +68,7 @@ impl Row {
         let parts = self.0.split_first_chunk::<LENGTH_BYTES>();
         let parts =
             parts.and_then(|(length, rest)| rest.split_at_checked(u16::from_le_bytes(*length).into()));
-        parts.unwrap_or_default()
+        parts.expect("a row holds its whole key")
     }
 
     fn has_key(&self, key: &[u8]) -> bool {
@@ -260,8 +258,7 @@ impl RowTable {
 
     /// Finds the newest version of a key.
     pub(crate) fn lookup(&self, hash: u64, key: &[u8]) -> Lookup {
-        let Some(bucket) = self.bucket(hash) else { return Lookup::Bypass };
-        let mut bucket = bucket.lock();
+        let mut bucket = self.bucket(hash).lock();
         if bucket.writes > 0 {
             return Lookup::Bypass;
         }
@@ -273,8 +270,7 @@ impl RowTable {
 
     /// Finds the version of a key that a view sees.
     pub(crate) fn lookup_at(&self, hash: u64, key: &[u8], view: AsOf) -> Lookup {
-        let Some(bucket) = self.bucket(hash) else { return Lookup::Bypass };
-        let mut bucket = bucket.lock();
+        let mut bucket = self.bucket(hash).lock();
         if bucket.writes > 0 {
             return Lookup::Bypass;
         }
@@ -288,7 +284,10 @@ impl RowTable {
     /// Takes in what the engine answered after the lookup that said as of when: at once while there is room
     /// if it `enters`, and otherwise when it is missed again, which is worth pushing something else out.
     pub(crate) fn fill(&self, hash: u64, key: &[u8], value: &[u8], as_of: AsOf, enters: bool) {
-        let Some(bucket) = self.bucket(hash).filter(|_| may_keep(key, value)) else { return };
+        if !may_keep(key, value) {
+            return;
+        }
+        let bucket = self.bucket(hash);
         {
             let mut bucket = bucket.lock();
             let written = self.written(&bucket);
@@ -315,21 +314,18 @@ impl RowTable {
 
     /// The sequence number of the newest write of a key, or a later one; `None` while one is under way.
     pub(crate) fn newest_write(&self, hash: u64) -> Option<u64> {
-        let bucket = self.bucket(hash)?.lock();
+        let bucket = self.bucket(hash).lock();
         (bucket.writes == 0).then(|| self.written(&bucket))
     }
 
     /// The bucket of this key is wanted soon.
     pub(crate) fn prefetch(&self, hash: u64) {
-        if let Some(bucket) = self.bucket(hash) {
-            prefetch(std::ptr::from_ref(bucket).cast(), size_of::<LockedBucket>());
-        }
+        prefetch(std::ptr::from_ref(self.bucket(hash)).cast(), size_of::<LockedBucket>());
     }
 
     /// A write of this key begins: until its end nobody finds the key here.
     pub(crate) fn begin_write(&self, hash: u64) {
-        let Some(bucket) = self.bucket(hash) else { return };
-        bucket.lock().writes += 1;
+        self.bucket(hash).lock().writes += 1;
     }
 
     /// The batch that was begun is in the engine, up to this sequence number: to be said before the ends of
@@ -343,9 +339,8 @@ impl RowTable {
     /// key in a batch leave the last value. What was asked for lately, as by whoever changes it, enters while
     /// there is room; what is new does not.
     pub(crate) fn end_write(&self, hash: u64, key: &[u8], value: Option<&[u8]>, sequence: Option<u64>) {
-        let Some(bucket) = self.bucket(hash) else { return };
-        let mut bucket = bucket.lock();
-        bucket.writes -= 1;
+        let mut bucket = self.bucket(hash).lock();
+        bucket.writes = bucket.writes.checked_sub(1).expect("a write that ends has begun");
         if let Some(sequence) = sequence {
             bucket.written = sequence as u32;
         }
@@ -355,7 +350,7 @@ impl RowTable {
         let removals = self.removals.begun();
         match (written, earlier) {
             (Some((value, sequence)), Some(index)) => {
-                let Some(kept) = bucket.rows.get_mut(index) else { return };
+                let kept = bucket.rows.get_mut(index).expect("a row is where it was found");
                 let before = kept.row.cost();
                 kept.row.set_value(key, value);
                 (kept.removals, kept.stamp) = (removals as u32, sequence << 1 | REFERENCED);
@@ -380,10 +375,10 @@ impl RowTable {
         widened(bucket.written, self.applied.0.load(Ordering::Relaxed))
     }
 
-    fn bucket(&self, hash: u64) -> Option<&Mutex<Bucket>> {
+    fn bucket(&self, hash: u64) -> &Mutex<Bucket> {
         // The upper half chooses the bucket, the lower half is the tag.
         let index = ((hash >> 32) * self.buckets.len() as u64) >> 32;
-        self.buckets.get(index as usize).map(|bucket| &bucket.0)
+        &self.buckets.get(index as usize).expect("a hash leads to a bucket").0
     }
 
     /// Keeps a row whose key is not in the bucket.
@@ -419,7 +414,7 @@ impl RowTable {
                 return;
             }
             let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets.len() as u64;
-            let Some(bucket) = self.buckets.get(index as usize) else { return };
+            let bucket = self.buckets.get(index as usize).expect("the hand goes round the buckets");
             let freed = bucket.0.lock().sweep(&self.removals);
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }

@@ -92,10 +92,9 @@ impl Adaptive {
     pub(crate) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) -> io::Result<()> {
         let AcceptedSession { registered, socket, input } = accepted;
         let session = Arc::clone(registered.session());
-        let queue = session.id() as usize % self.homes.len().max(1);
-        let (Some(home), Some(poller)) = (self.homes.get(queue), self.core.sockets.pollers.get(queue)) else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
+        let queue = session.id() as usize % self.homes.len();
+        let home = self.homes.get(queue).expect("each queue is a home");
+        let poller = self.core.sockets.pollers.get(queue).expect("each queue has a poller");
         session.place(Placement::Anywhere);
         let registration = poller.register(&socket)?;
         let core = Arc::clone(&self.core);

@@ -185,7 +185,7 @@ impl Ring {
         from: usize,
         patience: Patience,
     ) -> OperationId {
-        let part = bytes.get(from..).unwrap_or_default();
+        let part = bytes.get(from..).expect("no more was sent than there is");
         let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
         let flags = match patience {
             Patience::None => libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,

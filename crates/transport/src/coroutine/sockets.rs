@@ -28,6 +28,7 @@ pub(super) const UNREAD_LIMIT: usize = 64 * 1024;
 const SCARCE: u16 = BUFFERS / 4;
 /// Chunks that a socket has place for beside its other fields.
 const INLINE_CHUNKS: usize = 4;
+const A_SLOT: &str = "a stream keeps its slot while it lives";
 
 /// What the connection's task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,10 +273,7 @@ impl RingSockets {
         buffer: &mut ReceiveBuffer,
         context: &Context<'_>,
     ) -> Poll<ReceiveOutcome> {
-        let Some(connection) = self.slots.get_mut(owner as usize) else {
-            let result = Err(io::ErrorKind::NotConnected.into());
-            return Poll::Ready(ReceiveOutcome::Bytes { result, ready_at: None, settled: true });
-        };
+        let connection = self.slots.get_mut(owner as usize).expect(A_SLOT);
         let count = connection.read(&mut self.ring, buffer);
         let ready_at = connection.ready_at;
         let settled = matches!(connection.sending, Sending::Idle);
@@ -297,6 +295,7 @@ impl RingSockets {
 
     /// Receives again if nothing stands against it.
     fn arm(&mut self, owner: Owner) {
+        // Gone, where it waited for buffers when its stream was dropped.
         let Some(connection) = self.slots.get_mut(owner as usize) else { return };
         let idle = matches!(connection.receiving, Receiving::Off) && connection.end.is_none();
         if idle && !connection.released {
@@ -319,7 +318,7 @@ impl RingSockets {
     }
 
     fn start(&mut self, owner: Owner, bytes: Vec<u8>, from: usize, patience: Patience) {
-        let connection = self.slots.get_mut(owner as usize).expect("a stream keeps its slot while it lives");
+        let connection = self.slots.get_mut(owner as usize).expect(A_SLOT);
         assert!(!matches!(connection.sending, Sending::Under { .. }), "two sends on one socket");
         let socket = Arc::clone(&connection.socket);
         let operation = self.ring.send(owner, socket, bytes, from, patience);
@@ -328,7 +327,7 @@ impl RingSockets {
 
     /// Ready when no send is under way, with what is left to be done for the last one.
     pub(super) fn poll_settled(&mut self, owner: Owner, context: &Context<'_>) -> Poll<Option<Unsettled>> {
-        let Some(connection) = self.slots.get_mut(owner as usize) else { return Poll::Ready(None) };
+        let connection = self.slots.get_mut(owner as usize).expect(A_SLOT);
         if matches!(connection.sending, Sending::Under { .. }) {
             connection.wait(context, Waits::ForSend);
             return Poll::Pending;
@@ -342,9 +341,7 @@ impl RingSockets {
         owner: Owner,
         context: &Context<'_>,
     ) -> Poll<(io::Result<usize>, Vec<u8>)> {
-        let Some(connection) = self.slots.get_mut(owner as usize) else {
-            return Poll::Ready((Err(io::ErrorKind::NotConnected.into()), Vec::new()));
-        };
+        let connection = self.slots.get_mut(owner as usize).expect(A_SLOT);
         match std::mem::replace(&mut connection.sending, Sending::Idle) {
             Sending::Done(done) => Poll::Ready(*done),
             under @ Sending::Under { .. } => {
@@ -352,9 +349,7 @@ impl RingSockets {
                 connection.wait(context, Waits::ForSend);
                 Poll::Pending
             }
-            Sending::Idle | Sending::Unsettled(_) => {
-                Poll::Ready((Err(io::ErrorKind::NotConnected.into()), Vec::new()))
-            }
+            Sending::Idle | Sending::Unsettled(_) => unreachable!("a send that is awaited was begun"),
         }
     }
 

@@ -177,8 +177,10 @@ impl ByteStream for RingStream {
             let mut bytes = Some(bytes);
             let begun =
                 with_ring(&self.home, |ring| bytes.take().map(|bytes| ring.send_later(self.owner, bytes)));
+            // Taken for sent, the reply would be missing.
+            let lost = || io::ErrorKind::NotConnected.into();
             self.unsettled |= begun.is_some();
-            return (Ok(()), bytes.unwrap_or_default());
+            return (begun.map(drop).ok_or_else(lost), bytes.unwrap_or_default());
         }
         match self.send_now(&bytes) {
             Ok(count) if count == bytes.len() => (Ok(()), bytes),

@@ -73,15 +73,12 @@ struct Database {
 
 impl Database {
     fn review_warming(&self) {
-        let families = Keyspace::ALL.iter().filter_map(|keyspace| self.family(*keyspace).ok());
+        let families = Keyspace::ALL.iter().map(|keyspace| self.family(*keyspace));
         self.warming.review(&self.rocks, families, self.cache_bytes);
     }
 
-    fn family(&self, keyspace: Keyspace) -> Result<&ColumnFamily, StorageError> {
-        let family = self.rocks.cf_handle(keyspace.name());
-        family.ok_or_else(|| {
-            StorageError::Corrupt(format!("column family {} is missing", keyspace.name()).into())
-        })
+    fn family(&self, keyspace: Keyspace) -> &ColumnFamily {
+        self.rocks.cf_handle(keyspace.name()).expect("the store is opened with all column families")
     }
 
     /// The last keys of the tables within a range, in order: of those on the lowest level that has any, where
@@ -138,22 +135,21 @@ impl Database {
         }
     }
 
-    fn append(&self, batch: &mut WriteBatch, log: &MutationLog) -> Result<(), StorageError> {
+    fn append(&self, batch: &mut WriteBatch, log: &MutationLog) {
         match log.len() {
-            IN_KEY_ORDER_FROM.. => in_key_order(log).into_iter().try_for_each(|next| self.add(batch, next)),
-            _ => log.iter().try_for_each(|next| self.add(batch, next)),
+            IN_KEY_ORDER_FROM.. => in_key_order(log).into_iter().for_each(|next| self.add(batch, next)),
+            _ => log.iter().for_each(|next| self.add(batch, next)),
         }
     }
 
-    fn add(&self, batch: &mut WriteBatch, mutation: Mutation<'_>) -> Result<(), StorageError> {
+    fn add(&self, batch: &mut WriteBatch, mutation: Mutation<'_>) {
         match mutation {
-            Mutation::Put { keyspace, key, value } => batch.put_cf(self.family(keyspace)?, key, value),
-            Mutation::Delete { keyspace, key } => batch.delete_cf(self.family(keyspace)?, key),
+            Mutation::Put { keyspace, key, value } => batch.put_cf(self.family(keyspace), key, value),
+            Mutation::Delete { keyspace, key } => batch.delete_cf(self.family(keyspace), key),
             Mutation::DeleteRange { keyspace, from, to } => {
-                batch.delete_range_cf(self.family(keyspace)?, from, to);
+                batch.delete_range_cf(self.family(keyspace), from, to);
             }
         }
-        Ok(())
     }
 }
 
@@ -217,12 +213,9 @@ impl Engine for RocksEngine {
     fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() + counters.byte_len();
         let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER_BYTES + bytes);
-        let filled = units
-            .iter()
-            .map(WriteUnit::log)
-            .chain([counters])
-            .try_for_each(|log| self.database.append(&mut batch, log));
-        filled.map_err(|error| EngineFailure::Failed(error.to_string().into()))?;
+        for log in units.iter().map(WriteUnit::log).chain([counters]) {
+            self.database.append(&mut batch, log);
+        }
         self.database.write(batch)?;
         Ok(self.sequence())
     }
@@ -249,7 +242,7 @@ impl Engine for RocksEngine {
 
     fn flush(&self) -> Result<(), StorageError> {
         for keyspace in Keyspace::ALL {
-            self.database.rocks.flush_cf(self.database.family(keyspace)?).map_err(storage_error)?;
+            self.database.rocks.flush_cf(self.database.family(keyspace)).map_err(storage_error)?;
         }
         Ok(())
     }
@@ -260,7 +253,7 @@ impl Engine for RocksEngine {
         range: &KeyRange,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StorageError> {
-        let family = self.database.family(keyspace)?;
+        let family = self.database.family(keyspace);
         let compact = |lower: Option<&[u8]>, upper: Option<&[u8]>| {
             self.database.rocks.compact_range_cf_opt(family, lower, upper, &options::full_compaction());
         };
@@ -285,7 +278,7 @@ impl Engine for RocksEngine {
     fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes {
         // A bound RocksDB can compare: no key of ours is longer than this and full of 0xff.
         const ABOVE_ALL: [u8; 64] = [u8::MAX; 64];
-        let Ok(family) = self.database.family(keyspace) else { return RangeBytes::default() };
+        let family = self.database.family(keyspace);
         let (lower, upper) =
             (range.lower.as_deref().unwrap_or_default(), range.upper.as_deref().unwrap_or(&ABOVE_ALL));
         raw::range_bytes(&self.database.rocks, family, lower, upper)
@@ -304,7 +297,7 @@ impl Engine for RocksEngine {
 
     fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
         let (Some(lower), Some(upper)) = (&range.lower, &range.upper) else { return Ok(()) };
-        let family = self.database.family(keyspace)?;
+        let family = self.database.family(keyspace);
         self.database.rocks.delete_file_in_range_cf(family, lower, upper).map_err(storage_error)
     }
 

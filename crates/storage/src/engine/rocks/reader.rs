@@ -106,7 +106,7 @@ impl EngineReader for RocksReader {
     ) -> Result<Option<PinnedBytes>, StorageError> {
         // SAFETY: `pin` puts the slice beside a share of the database that outlives it.
         let rocks = unsafe { extend(&self.database) };
-        let family = self.database.family(keyspace)?;
+        let family = self.database.family(keyspace);
         let slice = rocks.get_pinned_cf_opt(family, key, self.options(tier)).map_err(storage_error)?;
         Ok(slice.map(|slice| self.pin(slice)))
     }
@@ -130,7 +130,7 @@ impl EngineReader for RocksReader {
         }
         // SAFETY: `RocksCursor` drops the iterator before its snapshot and its share of the database.
         let rocks = unsafe { extend(&self.database) };
-        let iterator = rocks.raw_iterator_cf_opt(self.database.family(keyspace)?, read);
+        let iterator = rocks.raw_iterator_cf_opt(self.database.family(keyspace), read);
         Ok(Box::new(RocksCursor {
             iterator,
             _snapshot: self.snapshot.clone(),

@@ -9,8 +9,7 @@ use crate::keyspace::Keyspace;
 
 impl Database {
     fn property(&self, keyspace: Keyspace, name: &property::PropName) -> u64 {
-        let family = self.family(keyspace).ok();
-        family.and_then(|family| self.rocks.property_int_value_cf(family, name).ok().flatten()).unwrap_or(0)
+        self.rocks.property_int_value_cf(self.family(keyspace), name).ok().flatten().unwrap_or(0)
     }
 
     fn sum(&self, name: &property::PropName) -> u64 {
@@ -24,8 +23,8 @@ impl Database {
     pub(super) fn pressure(&self) -> Pressure {
         let level0 = property::num_files_at_level(0);
         let level0_files = |keyspace: &Keyspace| {
-            let family = self.family(*keyspace).ok()?;
-            self.rocks.property_value_cf(family, &level0).ok()??.trim().parse::<u64>().ok()
+            let files = self.rocks.property_value_cf(self.family(*keyspace), &level0).ok()??;
+            files.trim().parse::<u64>().ok()
         };
         let internal = Keyspace::Internal;
         Pressure {
