@@ -30,8 +30,14 @@ use wire::ErrorCode;
 
 /// Unless told otherwise: MongoDB's `minSnapshotHistoryWindowInSeconds`.
 const WINDOW_MS: u64 = 300_000;
-/// A moment is kept after so many bytes of operations: what is replayed at most for a time behind it.
-const BYTES_BETWEEN: u64 = 16 << 20;
+/// A moment is kept after so many bytes of operations: what is replayed at most for a time behind it. Each one
+/// costs a version of every document that is written behind it, so as long as nobody reads the past they are
+/// far apart.
+const BYTES_BETWEEN: u64 = 64 << 20;
+/// The same while somebody does.
+const BYTES_BETWEEN_READ: u64 = 16 << 20;
+/// What is folded for one time may have so many bytes, and all that is remembered of it.
+const FOLDED_BYTES_MAX: u64 = 256 << 20;
 /// And after this share of the window, at most so long.
 const WINDOW_SHARE: u32 = 10;
 const BETWEEN_MAX: Duration = Duration::from_secs(30);
@@ -57,12 +63,49 @@ struct Kept {
     taken: Duration,
 }
 
+/// A moment that was asked for.
+#[derive(Debug)]
+struct Asked {
+    moment: Moment,
+    /// When it was asked for last.
+    used: Duration,
+    /// Of what is laid over a kept view.
+    bytes: u64,
+}
+
 #[derive(Debug, Default)]
 struct Moments {
     /// In the order of their times.
     kept: VecDeque<Kept>,
-    /// What was asked for, with the time of the last asking, which they are in the order of.
-    asked: VecDeque<(Moment, Duration)>,
+    /// In the order of their last asking.
+    asked: VecDeque<Asked>,
+    /// When a time was last asked for that is past.
+    past_read: Option<Duration>,
+}
+
+impl Moments {
+    /// A moment that was asked for before, as asked for now.
+    fn asked_again(&mut self, timestamp: Timestamp, now: Duration) -> Option<Moment> {
+        let place = self.asked.iter().position(|asked| asked.moment.timestamp == timestamp)?;
+        let mut asked = self.asked.remove(place)?;
+        asked.used = now;
+        let moment = asked.moment.clone();
+        self.asked.push_back(asked);
+        Some(moment)
+    }
+
+    /// Those that have to go for the others, the ones that were asked for longest ago.
+    fn surplus(&mut self) -> Vec<Asked> {
+        let mut bytes: u64 = self.asked.iter().map(|asked| asked.bytes).sum();
+        let mut gone = Vec::new();
+        // The last one is being read.
+        while self.asked.len() > ASKED_MAX || (bytes > FOLDED_BYTES_MAX && self.asked.len() > 1) {
+            let Some(first) = self.asked.pop_front() else { break };
+            bytes -= first.bytes;
+            gone.push(first);
+        }
+        gone
+    }
 }
 
 /// What `serverStatus` tells.
@@ -183,15 +226,19 @@ impl History {
         }
         let between = (window / WINDOW_SHARE).min(BETWEEN_MAX);
         let changed = self.changed.load(Ordering::Acquire);
-        let is_due = match self.moments.lock().kept.back() {
+        let moments = self.moments.lock();
+        let is_read = moments.past_read.is_some_and(|read| now < read + window);
+        let bytes_between = if is_read { BYTES_BETWEEN_READ } else { BYTES_BETWEEN };
+        let is_due = match moments.kept.back() {
             None => true,
             Some(last) if last.moment.timestamp >= timestamp => false,
             Some(last) => {
                 // Indexes are used of views that are later than their definition, which follows the change.
                 let is_other = last.index <= changed && changed <= at.index;
-                is_other || now >= last.taken + between || self.bytes.load(Ordering::Relaxed) >= BYTES_BETWEEN
+                is_other || now >= last.taken + between || self.bytes.load(Ordering::Relaxed) >= bytes_between
             }
         };
+        drop(moments);
         if !is_due {
             return;
         }
@@ -216,15 +263,15 @@ impl History {
         let old = if window.is_zero() { moments.kept.len() } else { old.saturating_sub(1) };
         let retired: Vec<Kept> = moments.kept.drain(..old).collect();
         let unused =
-            moments.asked.iter().take_while(|(_, used)| *used + ASKED_KEPT <= now || is_short).count();
-        let unused: Vec<(Moment, Duration)> = moments.asked.drain(..unused).collect();
+            moments.asked.iter().take_while(|asked| asked.used + ASKED_KEPT <= now || is_short).count();
+        let unused: Vec<Asked> = moments.asked.drain(..unused).collect();
         drop(moments);
         drop((retired, unused));
     }
 
     /// The state of now.
     pub(crate) fn now(&self, is_primary: bool) -> Result<Moment, SetError> {
-        Ok(self.remember(self.fresh(is_primary)?))
+        Ok(self.remember(self.fresh(is_primary)?, 0))
     }
 
     fn fresh(&self, is_primary: bool) -> Result<Moment, SetError> {
@@ -242,10 +289,7 @@ impl History {
     /// The state at a time up to which everything is applied.
     pub(crate) fn at(&self, timestamp: Timestamp, is_primary: bool) -> Result<Moment, SetError> {
         let mut moments = self.moments.lock();
-        if let Some(place) = moments.asked.iter().position(|(asked, _)| asked.timestamp == timestamp)
-            && let Some((known, _)) = moments.asked.remove(place)
-        {
-            moments.asked.push_back((known.clone(), self.clock()));
+        if let Some(known) = moments.asked_again(timestamp, self.clock()) {
             return Ok(known);
         }
         let later = moments.kept.partition_point(|kept| kept.moment.timestamp <= timestamp);
@@ -257,27 +301,27 @@ impl History {
             && let Ok(fresh) = self.fresh(is_primary)
             && fresh.timestamp == timestamp
         {
-            return Ok(self.remember(fresh));
+            return Ok(self.remember(fresh, 0));
         }
+        self.moments.lock().past_read = Some(self.clock());
         let Some((before, index)) = before else { return Err(self.too_old(timestamp)) };
         if before.timestamp == timestamp {
-            return Ok(self.remember(before));
+            return Ok(self.remember(before, 0));
         }
-        let view = self.carry_on(before.view, index, timestamp)?;
-        Ok(self.remember(Moment { timestamp, view }))
+        let (view, bytes) = self.carry_on(before.view, index, timestamp)?;
+        Ok(self.remember(Moment { timestamp, view }, bytes))
     }
 
-    /// Who reads at a time reads there again.
-    fn remember(&self, moment: Moment) -> Moment {
-        let mut moments = self.moments.lock();
-        if let Some((known, _)) = moments.asked.iter().find(|(known, _)| known.timestamp == moment.timestamp)
-        {
-            return known.clone();
+    /// Who reads at a time reads there again. The bytes are those of what is laid over a kept view.
+    fn remember(&self, moment: Moment, bytes: u64) -> Moment {
+        let (mut moments, used) = (self.moments.lock(), self.clock());
+        if let Some(known) = moments.asked_again(moment.timestamp, used) {
+            return known;
         }
-        moments.asked.push_back((moment.clone(), self.clock()));
-        let unused = if moments.asked.len() > ASKED_MAX { moments.asked.pop_front() } else { None };
+        moments.asked.push_back(Asked { moment: moment.clone(), used, bytes });
+        let surplus = moments.surplus();
         drop(moments);
-        drop(unused);
+        drop(surplus);
         moment
     }
 
@@ -290,13 +334,18 @@ impl History {
         SetError::new(ErrorCode::SnapshotTooOld, message)
     }
 
-    /// A view of behind this index with the operations up to this time.
-    fn carry_on(&self, view: ReadView, from: LogIndex, until: Timestamp) -> Result<ReadView, SetError> {
+    /// A view of behind this index with the operations up to this time, and the bytes that they have changed.
+    fn carry_on(
+        &self,
+        view: ReadView,
+        from: LogIndex,
+        until: Timestamp,
+    ) -> Result<(ReadView, u64), SetError> {
         self.replays.fetch_add(1, Ordering::Relaxed);
         let Some(oplog) = self.catalog.collection("local", "oplog.rs") else {
             return Err(self.too_old(until));
         };
-        let mut replayed = Replayed { catalog: &self.catalog, view: &view, collections: HashMap::new() };
+        let mut replayed = Replayed::over(&self.catalog, &view, FOLDED_BYTES_MAX);
         let latest = self.store().read_view();
         let cursor = oplog.records(&latest, from + 1..u64::MAX, Direction::Forward);
         let mut cursor = cursor.map_err(|error| failed(&error))?;
@@ -314,8 +363,9 @@ impl History {
             operations += 1;
         }
         self.replayed_operations.fetch_add(operations, Ordering::Relaxed);
+        let bytes = replayed.bytes;
         let units = replayed.into_units().map_err(|error| failed(&error))?;
-        Ok(view.with(&units))
+        Ok((view.with(&units), bytes))
     }
 
     pub(crate) fn figures(&self) -> HistoryFigures {
@@ -365,6 +415,9 @@ struct Replayed<'v> {
     catalog: &'v Catalog,
     view: &'v ReadView,
     collections: HashMap<Uuid, Documents>,
+    /// Of the documents.
+    bytes: u64,
+    bytes_max: u64,
 }
 
 struct Documents {
@@ -375,7 +428,11 @@ struct Documents {
     documents: Vec<(DocumentBuf, Option<DocumentBuf>)>,
 }
 
-impl Replayed<'_> {
+impl<'v> Replayed<'v> {
+    fn over(catalog: &'v Catalog, view: &'v ReadView, bytes_max: u64) -> Self {
+        Replayed { catalog, view, collections: HashMap::new(), bytes: 0, bytes_max }
+    }
+
     /// Changes of names and indexes are passed over: who reads looks whether a name is the same in the view,
     /// and takes no index that is younger than it.
     fn replay(&mut self, operation: &Operation) -> Result<(), SetError> {
@@ -413,12 +470,22 @@ impl Replayed<'_> {
             }
             _ => None,
         };
-        match place.and_then(|place| documents.documents.get_mut(place)) {
-            Some((_, known)) => *known = after,
+        let size =
+            |after: &Option<DocumentBuf>| after.as_ref().map_or(0, |after| after.as_raw().as_bytes().len());
+        let after_bytes = size(&after);
+        let before_bytes = match place.and_then(|place| documents.documents.get_mut(place)) {
+            Some((_, known)) => size(&std::mem::replace(known, after)),
             None => {
                 documents.places.insert(key, documents.documents.len());
                 documents.documents.push((named.clone(), after));
+                0
             }
+        };
+        self.bytes = self.bytes + after_bytes as u64 - before_bytes as u64;
+        if self.bytes > self.bytes_max {
+            let message = "Unable to read from a snapshot: too much was written shortly before that time; \
+                please retry the operation";
+            return Err(SetError::new(ErrorCode::SnapshotUnavailable, message));
         }
         Ok(())
     }
@@ -447,3 +514,6 @@ impl Replayed<'_> {
         units.collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
