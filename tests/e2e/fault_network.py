@@ -1,8 +1,9 @@
-"""A network between members that can be cut.
+"""A network between members that can be cut, and be narrow.
 
 Each member is known to the others and to clients by a port of this process, which passes bytes on. It knows who has
 connected by looking for the process that owns the other end, so a way can be cut for one pair and one direction only.
-What is held is delivered when the way is open again, as a network does it; what is refused ends at once.
+What is held is delivered when the way is open again, as a network does it; what is refused ends at once. All connections
+of two members share the bytes a second of a narrow network, each direction its own.
 """
 
 import asyncio
@@ -15,6 +16,9 @@ import sys
 from server_process import free_port
 
 CHUNK = 64 << 10
+# A narrow way takes no more at once, so that what is large does not hold up what is small for long.
+NARROW_CHUNK = 8 << 10
+LATE_SECONDS = 0.02
 CLIENTS = "clients"
 
 
@@ -51,6 +55,10 @@ class Network:
         self.rules = []
         self._tell({"rules": []})
 
+    def narrow(self, bytes_per_second):
+        """What members send each other passes at this rate, in each direction; 0 is no limit."""
+        self._tell({"rate": bytes_per_second})
+
     def stop(self):
         self.process.kill()
         self.process.wait()
@@ -85,11 +93,14 @@ class Switchboard:
         self.pids, self.rules = {}, {}
         self.open = asyncio.Event()
         self.passing = set()
+        # Bytes a second between two members, and when each direction is free again.
+        self.rate, self.free_at = 0, {}
 
     async def obey(self, order):
         for name, port, target in order.get("ways", []):
             await asyncio.start_server(lambda *ends, way=(name, port, target): self.accepted(*ends, *way), "127.0.0.1", port)
         self.pids = order.get("pids", self.pids)
+        self.rate = order.get("rate", self.rate)
         if "rules" in order:
             self.rules = {(source, target): how for source, target, how in order["rules"]}
             for pair, writers in list(self.passing):
@@ -111,16 +122,20 @@ class Switchboard:
             return writer.transport.abort()
         known = pair, (writer, onward)
         self.passing.add(known)
-        await asyncio.gather(self.pump(reader, onward, pair), self.pump(there, writer, pair), return_exceptions=True)
+        back = self.pump(there, writer, pair, (name, source))
+        await asyncio.gather(self.pump(reader, onward, pair, pair), back, return_exceptions=True)
         self.passing.discard(known)
         for end in (writer, onward):
             end.transport.abort()
 
-    async def pump(self, reader, writer, pair):
+    async def pump(self, reader, writer, pair, direction):
         """What comes is passed on, its end included."""
         try:
             while True:
-                data = await reader.read(CHUNK)
+                is_narrow = self.rate and CLIENTS not in direction
+                data = await reader.read(NARROW_CHUNK if is_narrow else CHUNK)
+                if is_narrow:
+                    await self.carry(len(data), direction)
                 while self.rules.get(pair) == "hold":
                     await self.open.wait()
                 if not data:
@@ -129,6 +144,14 @@ class Switchboard:
                 await writer.drain()
         finally:
             writer.close()
+
+
+    async def carry(self, count, direction):
+        """Waits until the way is free, and for as long as it takes."""
+        now = asyncio.get_running_loop().time()
+        # A process that wakes late makes up for it, for a moment.
+        self.free_at[direction] = max(self.free_at.get(direction, now), now - LATE_SECONDS) + count / self.rate
+        await asyncio.sleep(self.free_at[direction] - now)
 
 
 async def main():

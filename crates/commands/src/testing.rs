@@ -91,7 +91,11 @@ impl TestMember {
 
     /// Lets units wait in front of its log from now on, or no longer.
     pub(crate) fn hold(&self, is_held: bool) {
-        self.proposals.set_window(is_held.then_some(ProposalWindow { room: 0, window: 1 << 20 }));
+        self.proposals.set_window(is_held.then_some(ProposalWindow {
+            room: 0,
+            room_for_small: 0,
+            budget: None,
+        }));
     }
 
     /// What it has logged so far.

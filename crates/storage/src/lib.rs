@@ -89,6 +89,7 @@ pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
 pub use error::{CommitError, OpenError, StorageError};
+pub use gate::queue::{GateBudget, SMALL_UNIT_BYTES};
 pub use gate::{Band, GateLimits};
 pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 pub use latch::held::HeldLatches;

@@ -14,18 +14,18 @@ use crate::entry::{LogIndex, MemberId};
 use crate::set::driver::Now;
 use crate::set::participant::Participant;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use storage::{ProposalWindow, Proposals};
+use storage::{GateBudget, ProposalWindow, Proposals, SMALL_UNIT_BYTES};
 
 /// What is logged should be answered in this time, beside what it takes when little waits.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
-/// For so long the shortest answer counts as what it takes when little waits, and the largest unit as what
-/// comes.
+/// For so long the shortest answer counts as what it takes when little waits.
 const REMEMBERED_FOR: Duration = Duration::from_secs(10);
-/// Units as large as the largest that may be on their way: of one alone the members would wait for the next
-/// one.
-const LARGEST_UNITS: u64 = 2;
+/// The window stays for so long after it was last full: a few that load are between two of their units now
+/// and then, and would bring all at once what they bring next.
+const RELEASED_AFTER: Duration = Duration::from_secs(10);
 /// While clients are held, so often only this part of the window is used for a moment, to learn that again.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBE_PART: u64 = 4;
@@ -40,6 +40,8 @@ const GRAIN_BYTES: u64 = 64 << 10;
 const REMEMBERED_MAX: usize = 1 << 15;
 /// What passes each second, about, however far the majority lags: a set whose secondaries are stuck goes on.
 const LEAST_RATE: u64 = 128 << 10;
+/// A unit that has more bytes is paid for with so many while the majority lags, and no more are saved up.
+const UNIT_BUDGET: u64 = 4 << 20;
 /// `targetRateLimit` when nothing is limited.
 const UNLIMITED: u64 = 1_000_000_000;
 
@@ -104,14 +106,33 @@ pub struct FlowFigures {
     pub unapplied_bytes: u64,
 }
 
+/// Up to where the log has come.
+#[derive(Debug, Clone, Copy)]
+struct Reached {
+    /// On the disks of a majority.
+    committed: LogIndex,
+    /// Applied here, and by a majority.
+    own: LogIndex,
+    majority: LogIndex,
+}
+
 /// Groups that were logged at about one time.
 #[derive(Debug, Clone, Copy)]
 struct Logged {
     at: Duration,
+    first: LogIndex,
     last: LogIndex,
     /// Bytes of all groups before them, and up to them.
     after: u64,
     through: u64,
+}
+
+impl Logged {
+    /// The bytes before this entry's end, as if all had as many.
+    fn bytes_through(&self, index: LogIndex) -> u64 {
+        let (entries, done) = (self.last - self.first + 1, (index + 1).saturating_sub(self.first));
+        self.after + ((self.through - self.after) as f64 * done as f64 / entries as f64) as u64
+    }
 }
 
 /// Something that goes on at a rate.
@@ -180,6 +201,8 @@ pub(crate) struct Flow {
     window_max: u64,
     /// What a majority or this member has not applied.
     groups: VecDeque<Logged>,
+    /// Where the bytes of large units begin and end that are not answered.
+    large: VecDeque<Range<u64>>,
     /// Bytes that were logged, and of them those that were applied here, and by a majority.
     logged: u64,
     answered: u64,
@@ -187,10 +210,11 @@ pub(crate) struct Flow {
     answer_rate: Rate,
     apply_rate: Rate,
     operation_rate: Rate,
-    /// The shortest one, and the largest unit.
+    /// The shortest one.
     answer_time: Lately<Duration>,
-    unit_bytes: Lately<u64>,
     probe: Probe,
+    /// When the window was full.
+    full_at: Duration,
     /// Up to where [`LEAST_RATE`] has allowed.
     allowed: u64,
     told_at: Duration,
@@ -203,6 +227,7 @@ impl Flow {
             window_min,
             window_max: window_max.max(window_min),
             groups: VecDeque::new(),
+            large: VecDeque::new(),
             logged: 0,
             answered: 0,
             applied: 0,
@@ -210,30 +235,22 @@ impl Flow {
             apply_rate: Rate::default(),
             operation_rate: Rate::default(),
             answer_time: Lately::default(),
-            unit_bytes: Lately::default(),
             probe: Probe::default(),
+            full_at: Duration::ZERO,
             allowed: 0,
             told_at: Duration::ZERO,
             figures: FlowFigures::default(),
         }
     }
 
-    /// The largest unit of a group that is logged.
-    pub(crate) fn unit_logged(&mut self, now: Now, bytes: u64) {
-        self.unit_bytes.note(now.monotonic, bytes, u64::max);
-    }
-
-    /// A group was logged.
-    pub(crate) fn logged(
-        &mut self,
-        now: Now,
-        last: LogIndex,
-        bytes: u64,
-        (units, operations): (usize, usize),
-    ) {
+    /// A group was logged, which has the entries from the first to the last index.
+    pub(crate) fn logged(&mut self, now: Now, (first, last): (LogIndex, LogIndex), bytes: u64, units: usize) {
+        if units == 1 && bytes > SMALL_UNIT_BYTES {
+            self.large.push_back(self.logged..self.logged + bytes);
+        }
         self.logged += bytes;
         self.figures.units += units as u64;
-        self.figures.operations += operations as u64;
+        self.figures.operations += last - first + 1;
         let (at, is_full) = (now.monotonic, self.groups.len() >= REMEMBERED_MAX);
         match self.groups.back_mut() {
             Some(back)
@@ -242,13 +259,17 @@ impl Flow {
             {
                 (back.last, back.through) = (last, self.logged);
             }
-            _ => self.groups.push_back(Logged { at, last, after: self.logged - bytes, through: self.logged }),
+            _ => {
+                let (after, through) = (self.logged - bytes, self.logged);
+                self.groups.push_back(Logged { at, first, last, after, through });
+            }
         }
     }
 
     /// This member does not lead any more.
     pub(crate) fn end(&mut self) {
         self.groups.clear();
+        self.large.clear();
         (self.answered, self.applied) = (self.logged, self.logged);
         let FlowFigures { units, operations, lagged_count, lagged_time, .. } = self.figures;
         self.figures = FlowFigures { units, operations, lagged_count, lagged_time, ..FlowFigures::default() };
@@ -263,75 +284,101 @@ impl Flow {
         (before.map_or(least, |group| group.through).max(least), self.groups.get(place).copied())
     }
 
-    /// Sets what may be enqueued, where this member has applied up to `own` and a majority up to `majority`.
-    pub(crate) fn control(
-        &mut self,
-        now: Now,
-        (own, majority): (LogIndex, LogIndex),
-        settings: &FlowSettings,
-        proposals: &Proposals,
-    ) {
-        let window = self.window(now.monotonic, (own, majority), settings, || proposals.are_held());
-        if window.is_some() || self.figures.window.is_some() {
+    /// Sets what may be enqueued.
+    fn control(&mut self, now: Now, reached: Reached, settings: &FlowSettings, proposals: &Proposals) {
+        let was_limited = self.limits();
+        let window = self.window(now.monotonic, reached, settings, || proposals.are_held());
+        if window.is_some() || was_limited {
             proposals.set_window(window);
         }
-        self.figures.window = window.map(|window| window.window);
+    }
+
+    /// Whether there is a window.
+    pub(crate) fn limits(&self) -> bool {
+        self.figures.window.is_some()
+    }
+
+    /// Notes how far all have come; returns since when the first groups wait that are not answered, and not
+    /// applied by a majority.
+    fn note(&mut self, now: Duration, reached: Reached) -> (Duration, Duration) {
+        let ((answered, unanswered), (applied, unapplied)) =
+            (self.done(reached.own), self.done(reached.majority));
+        if answered > self.answered
+            && let Some(latest) = self.groups.iter().rev().find(|group| group.last <= reached.own)
+        {
+            self.answer_time.note(now, now.saturating_sub(latest.at), Duration::min);
+        }
+        // Who waited for the end of what is large to let the next one in would let the way run empty. The
+        // last entry counts when all are applied.
+        let partly = unanswered.map_or(0, |group| group.bytes_through(reached.committed.min(group.last - 1)));
+        self.answered = self.answered.max(answered).max(partly);
+        self.applied = self.applied.max(applied);
+        while self.large.pop_front_if(|large| large.end <= self.answered).is_some() {}
+        while self.groups.pop_front_if(|group| group.last <= reached.own.min(reached.majority)).is_some() {}
+        let age = |first: Option<Logged>| first.map_or(Duration::ZERO, |group| now.saturating_sub(group.at));
+        (age(unanswered), age(unapplied))
     }
 
     fn window(
         &mut self,
         now: Duration,
-        (own, majority): (LogIndex, LogIndex),
+        reached: Reached,
         settings: &FlowSettings,
         are_held: impl FnOnce() -> bool,
     ) -> Option<ProposalWindow> {
-        let ((answered, unanswered), (applied, unapplied)) = (self.done(own), self.done(majority));
-        if answered > self.answered
-            && let Some(latest) = self.groups.iter().rev().find(|group| group.last <= own)
-        {
-            self.answer_time.note(now, now.saturating_sub(latest.at), Duration::min);
-        }
-        (self.answered, self.applied) = (answered.max(self.answered), applied.max(self.applied));
-        while self.groups.pop_front_if(|group| group.last <= own.min(majority)).is_some() {}
+        let (waiting_for, lag) = self.note(now, reached);
         let (in_flight, behind) = (self.logged - self.answered, self.logged - self.applied);
         self.answer_rate.note(now, self.answered, in_flight > 0);
         self.apply_rate.note(now, self.applied, behind > 0);
-        self.operation_rate.note(now, majority, behind > 0);
-
-        let age = |first: Option<Logged>| first.map_or(Duration::ZERO, |group| now.saturating_sub(group.at));
-        let lag = age(unapplied);
-        let target_lag = settings.target_lag();
-        let is_lagged = settings.is_on() && lag * 2 >= target_lag;
+        self.operation_rate.note(now, reached.majority, behind > 0);
+        let is_lagged = settings.is_on() && lag * 2 >= settings.target_lag();
         let elapsed = self.tell(now, lag, is_lagged);
+        let was_limited = self.limits();
         (self.figures.unanswered_bytes, self.figures.unapplied_bytes) = (in_flight, behind);
+        self.figures.window = None;
         if !settings.is_on() {
             return None;
         }
 
         let answer_time = ANSWER_TIME + self.answer_time.get(Duration::min).unwrap_or_default();
-        let units = LARGEST_UNITS * self.unit_bytes.get(u64::max).unwrap_or_default();
-        let window = self.answer_rate.within(answer_time).max(units).clamp(self.window_min, self.window_max);
-        let was_limited = self.figures.window.is_some();
-        let is_slow = age(unanswered) > answer_time && in_flight >= window;
-        let goes_on = was_limited && (in_flight > window / 2 || are_held());
-        if !is_lagged && !is_slow && !goes_on {
+        let window = self.answer_rate.within(answer_time).clamp(self.window_min, self.window_max);
+        let is_full = in_flight >= window || (was_limited && are_held());
+        if is_full {
+            self.full_at = now;
+        }
+        let goes_on = was_limited && now.saturating_sub(self.full_at) < RELEASED_AFTER;
+        if !is_lagged && !goes_on && !(is_full && waiting_for > answer_time) {
             self.probe = Probe { at: now + PROBE_EVERY, logged: None };
             return None;
         }
-        // What is larger than it passes alone, also while only a part is used.
+        self.figures.window = Some(window);
+        let large: u64 = self.large.iter().map(|large| large.end - large.start.max(self.answered)).sum();
         let window = self.probed(now, window, in_flight);
-        let mut room = window.saturating_sub(in_flight);
-        if is_lagged {
-            // Less than what is worked off in the target, for the limit is set from half of it on.
-            let may_wait = self.apply_rate.within(target_lag * 3 / 4);
-            let more = (LEAST_RATE as f64 * elapsed.as_secs_f64()).ceil() as u64;
-            // Enough for what is larger than the window, in the end.
-            self.allowed = (self.allowed.max(self.logged) + more).min(self.logged + window);
-            room = room.min(may_wait.saturating_sub(behind).max(self.allowed - self.logged));
-        } else {
+        Some(ProposalWindow {
+            room: window.saturating_sub(in_flight),
+            room_for_small: window.saturating_sub(in_flight - large),
+            budget: self.budget(is_lagged, settings, behind, elapsed),
+        })
+    }
+
+    /// What may pass while the majority lags.
+    fn budget(
+        &mut self,
+        is_lagged: bool,
+        settings: &FlowSettings,
+        behind: u64,
+        elapsed: Duration,
+    ) -> Option<GateBudget> {
+        if !is_lagged {
             self.allowed = self.logged;
+            return None;
         }
-        Some(ProposalWindow { room, window })
+        // Less than what is worked off in the target, for the limit is set from half of it on.
+        let may_wait = self.apply_rate.within(settings.target_lag() * 3 / 4);
+        let more = (LEAST_RATE as f64 * elapsed.as_secs_f64()).ceil() as u64;
+        self.allowed = (self.allowed.max(self.logged) + more).min(self.logged + UNIT_BUDGET);
+        let bytes = may_wait.saturating_sub(behind).max(self.allowed - self.logged);
+        Some(GateBudget { bytes, enough: UNIT_BUDGET })
     }
 
     /// As much of the window as may be used now.
@@ -384,7 +431,8 @@ impl Participant {
         let voters = self.member.membership().voters.iter();
         let majority = majority(voters.map(|number| self.applied_by(*number)).collect());
         let shared = &self.links.shared;
-        self.flow.control(now, (self.applied, majority), &shared.flow_settings, proposals);
+        let reached = Reached { committed: self.member.committed(), own: self.applied, majority };
+        self.flow.control(now, reached, &shared.flow_settings, proposals);
         *shared.flow.lock() = self.flow.figures();
     }
 
@@ -409,152 +457,4 @@ fn majority(mut applied: Vec<LogIndex>) -> LogIndex {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    /// A leader whose clients log what they may, and members that work off so many bytes a second.
-    struct Set {
-        flow: Flow,
-        settings: FlowSettings,
-        now: Duration,
-        last: LogIndex,
-        /// Clients' bytes that wait for room.
-        limited: bool,
-        room: Option<ProposalWindow>,
-        /// Each group has so many bytes, and one entry.
-        group: u64,
-    }
-
-    const STEP: Duration = Duration::from_millis(20);
-
-    impl Set {
-        fn new() -> Self {
-            let flow = Flow::new(MIB, 256 * MIB);
-            let settings = FlowSettings::default();
-            Set { flow, settings, now: Duration::ZERO, last: 0, limited: false, room: None, group: 16 << 10 }
-        }
-
-        /// What happens in a time: `brought`, and what the members do, in bytes a second.
-        fn run(&mut self, time: Duration, brought: u64, (own, majority): (u64, u64)) {
-            let (end, group) = (self.now + time, self.group);
-            let groups = |rate: u64| rate as f64 * STEP.as_secs_f64() / group as f64;
-            let (mut waiting, mut done) = (0.0, [self.applied().0 as f64, self.applied().1 as f64]);
-            while self.now < end {
-                self.now += STEP;
-                let now = Now { monotonic: self.now, wall: self.now };
-                waiting += groups(brought);
-                while waiting >= 1.0 && self.room.is_none_or(|room| room.room >= group.min(room.window)) {
-                    waiting -= 1.0;
-                    self.last += 1;
-                    self.flow.unit_logged(now, group);
-                    self.flow.logged(now, self.last, group, (1, 1));
-                    if let Some(room) = &mut self.room {
-                        room.room = room.room.saturating_sub(group);
-                    }
-                }
-                done[0] = (done[0] + groups(own)).min(self.last as f64);
-                done[1] = (done[1] + groups(majority)).min(done[0]);
-                let applied = (done[0] as LogIndex, done[1] as LogIndex);
-                let window = self.flow.window(self.now, applied, &self.settings, || waiting >= 1.0);
-                self.flow.figures.window = window.map(|window| window.window);
-                self.room = window;
-                self.limited |= window.is_some();
-            }
-        }
-
-        fn applied(&self) -> (LogIndex, LogIndex) {
-            (self.flow.answered / self.group, self.flow.applied / self.group)
-        }
-    }
-
-    #[test]
-    fn who_keeps_up_limits_nobody() {
-        let mut set = Set::new();
-        for brought in [MIB, 50 * MIB, 0, 99 * MIB] {
-            set.run(Duration::from_secs(3), brought, (100 * MIB, 100 * MIB));
-        }
-        assert!(!set.limited, "{:?}", set.flow);
-        assert_eq!(set.flow.figures().lagged_count, 0);
-    }
-
-    #[test]
-    fn a_slow_majority_has_no_more_on_its_way_than_it_answers_soon() {
-        let mut set = Set::new();
-        set.run(Duration::from_secs(5), 200 * MIB, (20 * MIB, 20 * MIB));
-        let figures = set.flow.figures();
-        assert!(figures.window.is_some(), "clients are held: {figures:?}");
-        assert!(figures.unanswered_bytes <= 5 * MIB, "a quarter of a second: {figures:?}");
-        // And it has enough to do.
-        let before = set.flow.answered;
-        set.run(Duration::from_secs(5), 200 * MIB, (20 * MIB, 20 * MIB));
-        let rate = (set.flow.answered - before) / 5;
-        assert!(rate > 19 * MIB, "{} MiB a second", rate / MIB);
-        set.run(Duration::from_secs(5), MIB, (20 * MIB, 20 * MIB));
-        assert_eq!(set.flow.figures().window, None, "{:?}", set.flow);
-    }
-
-    #[test]
-    fn groups_larger_than_any_window_go_on() {
-        let mut set = Set { group: 4 * MIB, ..Set::new() };
-        set.run(Duration::from_secs(60), 20 * MIB, (2 * MIB, 2 * MIB));
-        let rate = set.flow.answered / 60;
-        assert!(rate > MIB, "{rate} bytes a second: {:?}", set.flow);
-    }
-
-    #[test]
-    fn while_one_large_unit_is_answered_the_next_is_on_its_way() {
-        // Who answers at intervals only answers all that is there by then.
-        let mut set = Set { group: 8 * MIB, ..Set::new() };
-        let mut run = |intervals: u32| {
-            let before = set.flow.answered;
-            for _ in 0..intervals {
-                set.run(STEP, 1_000 * MIB, (1_000 * MIB, 1_000 * MIB));
-                set.run(STEP * 9, 1_000 * MIB, (0, 0));
-            }
-            (set.flow.answered - before) / set.group
-        };
-        run(50);
-        let answered = run(100);
-        assert!((150..250).contains(&answered), "{answered} units in 100 intervals: {:?}", set.flow);
-    }
-
-    #[test]
-    fn secondaries_that_apply_slowly_lag_no_longer_than_the_target() {
-        let mut set = Set::new();
-        set.run(Duration::from_secs(60), 50 * MIB, (100 * MIB, 10 * MIB));
-        let figures = set.flow.figures();
-        assert!(
-            figures.lag <= Duration::from_secs(11) && figures.lag >= Duration::from_secs(3),
-            "{figures:?}"
-        );
-        assert!(figures.lagged_count > 0 && figures.lagged_time > Duration::from_secs(1), "{figures:?}");
-        set.settings.set_target_lag(Duration::from_secs(2));
-        set.run(Duration::from_secs(30), 50 * MIB, (100 * MIB, 10 * MIB));
-        assert!(set.flow.figures().lag <= Duration::from_secs(3), "{:?}", set.flow.figures());
-        set.settings.switch(false);
-        set.run(Duration::from_secs(30), 50 * MIB, (100 * MIB, 10 * MIB));
-        assert!(set.flow.figures().lag > Duration::from_secs(20), "{:?}", set.flow.figures());
-        assert_eq!(set.flow.figures().window, None);
-    }
-
-    #[test]
-    fn secondaries_that_apply_nothing_do_not_end_the_set() {
-        let mut set = Set::new();
-        set.run(Duration::from_secs(10), MIB, (100 * MIB, 100 * MIB));
-        set.run(Duration::from_secs(60), MIB, (100 * MIB, 0));
-        let before = set.flow.logged;
-        set.run(Duration::from_secs(60), MIB, (100 * MIB, 0));
-        let rate = (set.flow.logged - before) / 60;
-        assert!((LEAST_RATE / 2..LEAST_RATE * 2).contains(&rate), "{rate} bytes a second");
-    }
-
-    #[test]
-    fn most_of_a_set_is_a_majority() {
-        assert_eq!(majority(vec![7]), 7);
-        assert_eq!(majority(vec![7, 3]), 3);
-        assert_eq!(majority(vec![3, 9, 7]), 7);
-        assert_eq!(majority(vec![1, 9, 7, 8]), 7);
-    }
-}
+mod tests;

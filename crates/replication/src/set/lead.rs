@@ -328,8 +328,7 @@ impl Participant {
                 "a group is proposed in the term of its leader"
             );
             let last_index = first.index + entries as LogIndex - 1;
-            self.flow.unit_logged(now, group.largest_cost());
-            self.flow.logged(now, last_index, group.cost(), (group.unit_count(), entries));
+            self.flow.logged(now, (first.index, last_index), group.cost(), group.unit_count());
             if names_change {
                 self.links.history.names_change(last_index);
             }

@@ -200,9 +200,10 @@ impl Participant {
     }
 
     /// Whether something is to be done when more is applied: a primary learns of it soon enough by its next
-    /// turn.
+    /// turn, unless clients wait in front of its log, who make no turn.
     pub(crate) fn awaits_data(&self) -> bool {
-        !self.leading.is_open() || self.leading.awaits_data() || !self.reads.is_empty()
+        let is_wanted = self.leading.awaits_data() || !self.reads.is_empty() || self.flow.limits();
+        !self.leading.is_open() || is_wanted
     }
 
     pub(super) fn leads(&self) -> bool {

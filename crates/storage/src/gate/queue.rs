@@ -18,6 +18,8 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// Every commit costs at least this many bytes.
 const COMMIT_BYTES_MIN: u64 = 128;
+/// A commit that has no more bytes is small.
+pub const SMALL_UNIT_BYTES: u64 = 64 << 10;
 /// What a pause saves up at most, so that a quiet moment does not become a burst.
 const SAVED_UP_MAX: Duration = Duration::from_millis(100);
 /// Connections that are remembered before those that nobody need remember are forgotten.
@@ -30,14 +32,24 @@ pub(crate) enum Admission {
     Paced {
         bytes_per_second: u64,
     },
-    /// Commits up to so many bytes in all, of which `taken` have gone on from behind the gate. One that is
-    /// larger than the `window` passes when it has that alone.
+    /// Commits while fewer than `room` bytes have passed that are not `taken` from behind the gate, small ones
+    /// up to another bound, and all of them within a budget.
     Window {
         taken: u64,
         room: u64,
-        window: u64,
+        room_for_small: u64,
+        budget: Option<GateBudget>,
     },
     Closed,
+}
+
+/// Bytes that are paid for before a commit passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateBudget {
+    /// What is there for the next ones.
+    pub bytes: u64,
+    /// A larger commit passes for so many.
+    pub enough: u64,
 }
 
 /// When it is a waiting commit's turn; the number makes it its own.
@@ -174,7 +186,10 @@ impl Gate {
         let mut state = self.state.lock();
         match (admission, state.admission) {
             (Admission::Paced { bytes_per_second }, _) => state.refill(bytes_per_second, elapsed),
-            (Admission::Window { .. }, Admission::Window { .. }) => {}
+            // What was enqueued while the gate was open, or passes it by, is taken as well.
+            (Admission::Window { taken, .. }, Admission::Window { .. }) => {
+                state.passed = state.passed.max(taken);
+            }
             (Admission::Window { taken, .. }, _) => state.passed = taken,
             _ => {}
         }
@@ -236,8 +251,11 @@ impl GateState {
                 }
                 passes
             }
-            Admission::Window { taken, room, window } => {
-                let passes = self.passed + cost.min(window) <= taken + room;
+            Admission::Window { taken, room, room_for_small, budget } => {
+                let enqueued = self.passed.saturating_sub(taken);
+                let is_small = cost <= SMALL_UNIT_BYTES && enqueued + cost <= room_for_small;
+                let is_paid = |of: GateBudget| enqueued + cost.min(of.enough) <= of.bytes;
+                let passes = (enqueued < room || is_small) && budget.is_none_or(is_paid);
                 if passes {
                     self.passed += cost;
                 }

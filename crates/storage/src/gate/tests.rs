@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use super::queue::{Admission, Gate};
+use super::queue::{Admission, Gate, GateBudget};
 use super::{GateLimits, assess};
 use crate::engine::Pressure;
 
@@ -77,32 +77,63 @@ fn passes(gate: &Gate, bytes: usize, connection: u64) -> bool {
 const MIB: usize = 1 << 20;
 
 fn window(taken: u64, room: usize) -> Admission {
-    Admission::Window { taken, room: room as u64, window: MIB as u64 }
+    Admission::Window { taken, room: room as u64, room_for_small: 0, budget: None }
+}
+
+/// With room for anything, and bytes that are paid for before.
+fn budget(taken: u64, bytes: usize) -> Admission {
+    let budget = Some(GateBudget { bytes: bytes as u64, enough: MIB as u64 });
+    Admission::Window { taken, room: u64::MAX, room_for_small: 0, budget }
 }
 
 #[test]
 fn who_has_brought_the_most_waits_and_others_pass() {
     let gate = Gate::new();
     gate.set(window(5, MIB), Duration::ZERO);
-    assert!(passes(&gate, MIB / 2, 1));
-    let mut loads = [None, None];
-    for load in &mut loads {
-        assert!(gate.poll_admit(MIB, 1, load, Waker::noop()).is_pending());
+    let mut loads = [None, None, None];
+    for load in &mut loads[..2] {
+        assert!(gate.poll_admit(MIB - 1, 1, load, Waker::noop()).is_ready(), "there was room before it");
     }
-    assert_eq!((gate.waiting(), gate.waiting_bytes()), (2, vec![(1, 2 * MIB as u64)]));
-    for connection in 2..102 {
-        assert!(passes(&gate, 1_000, connection), "connection {connection} has brought nothing yet");
+    assert!(gate.poll_admit(MIB, 1, &mut loads[2], Waker::noop()).is_pending());
+    let mut small = [None; 100];
+    for (connection, small) in (2..).zip(&mut small) {
+        assert!(gate.poll_admit(1_000, connection, small, Waker::noop()).is_pending(), "the window is full");
     }
-    // Half of a window and what the small ones took are on their way.
-    gate.set(window(5, MIB), Duration::ZERO);
-    assert_eq!(gate.waiting(), 2, "there is no room for what is large");
-    gate.set(window(5 + MIB as u64 / 2 + 100_000, MIB), Duration::ZERO);
-    assert!(gate.poll_admit(MIB, 1, &mut loads[0], Waker::noop()).is_ready());
-    assert!(gate.poll_admit(MIB, 1, &mut loads[1], Waker::noop()).is_pending());
-    assert!(!passes(&gate, 1_000, 2), "the window is full");
+    assert_eq!((gate.waiting(), gate.waiting_bytes().first()), (101, Some(&(1, MIB as u64))));
+    let enqueued = 2 * (MIB as u64 - 1);
+    gate.set(window(5 + enqueued, 100_000), Duration::ZERO);
+    for small in &mut small {
+        assert!(gate.poll_admit(1_000, 2, small, Waker::noop()).is_ready(), "who brings little is first");
+    }
+    assert!(gate.poll_admit(MIB, 1, &mut loads[2], Waker::noop()).is_pending());
+    gate.set(window(5 + enqueued + 1, 100_000), Duration::ZERO);
+    assert!(gate.poll_admit(MIB, 1, &mut loads[2], Waker::noop()).is_ready(), "one byte of room is enough");
     gate.set(Admission::Open, Duration::ZERO);
-    assert!(gate.poll_admit(MIB, 1, &mut loads[1], Waker::noop()).is_ready());
-    assert_eq!(gate.waiting_bytes(), []);
+    assert_eq!((gate.waiting(), gate.waiting_bytes()), (0, vec![]));
+}
+
+#[test]
+fn what_is_small_has_room_behind_what_is_large_and_before_the_next() {
+    let gate = Gate::new();
+    let full = |taken| Admission::Window { taken, room: 0, room_for_small: 70_000, budget: None };
+    gate.set(full(0), Duration::ZERO);
+    let mut load = None;
+    assert!(gate.poll_admit(4 * MIB, 1, &mut load, Waker::noop()).is_pending());
+    assert!(passes(&gate, 1_000, 2) && passes(&gate, 64 << 10, 3));
+    assert!(!passes(&gate, 5_000, 4), "there is no more room for small ones");
+    gate.set(full(66_536), Duration::ZERO);
+    assert!(passes(&gate, 5_000, 4) && !passes(&gate, (64 << 10) + 1, 5), "what is not small has no room");
+    assert_eq!(gate.waiting(), 1);
+}
+
+#[test]
+fn what_passes_the_gate_by_takes_no_room_for_ever() {
+    let gate = Gate::new();
+    gate.set(window(0, MIB), Duration::ZERO);
+    // Enqueued while it was open, and taken since.
+    gate.set(window(10 * MIB as u64, MIB), Duration::ZERO);
+    assert!(passes(&gate, MIB, 1));
+    assert!(!passes(&gate, 1_000, 2), "the window is full");
 }
 
 #[test]
@@ -127,15 +158,18 @@ fn connections_that_bring_the_same_take_turns_and_nobody_starves() {
 }
 
 #[test]
-fn what_has_no_room_yet_holds_up_nobody_who_brings_less() {
+fn what_is_not_paid_for_yet_holds_up_nobody_who_brings_less() {
     let gate = Gate::new();
     gate.set(window(0, 0), Duration::ZERO);
     let (mut large, mut small) = (None, None);
     assert!(gate.poll_admit(4 * MIB, 1, &mut large, Waker::noop()).is_pending());
     assert!(gate.poll_admit(1_000, 2, &mut small, Waker::noop()).is_pending());
-    gate.set(window(0, MIB / 2), Duration::ZERO);
+    gate.set(budget(0, MIB / 2), Duration::ZERO);
     assert!(gate.poll_admit(1_000, 2, &mut small, Waker::noop()).is_ready());
     assert!(passes(&gate, 1_000, 3) && gate.poll_admit(4 * MIB, 1, &mut large, Waker::noop()).is_pending());
+    gate.set(budget(2_000, MIB), Duration::ZERO);
+    assert!(gate.poll_admit(4 * MIB, 1, &mut large, Waker::noop()).is_ready(), "it has paid enough");
+    assert!(!passes(&gate, 1_000, 3), "what was paid is used up");
 }
 
 #[test]
@@ -147,24 +181,11 @@ fn several_that_load_are_no_more_in_the_way_than_one() {
         assert!(gate.poll_admit(4 * MIB, connection as u64, load, Waker::noop()).is_pending());
     }
     gate.set(window(0, MIB), Duration::ZERO);
-    assert_eq!(gate.waiting(), 3, "one passes alone");
+    assert_eq!(gate.waiting(), 3, "one passes");
     let mut small = None;
     assert!(gate.poll_admit(1_000, 9, &mut small, Waker::noop()).is_pending());
     gate.set(window(4 * MIB as u64, MIB), Duration::ZERO);
     assert!(gate.poll_admit(1_000, 9, &mut small, Waker::noop()).is_ready(), "it is before those that wait");
-}
-
-#[test]
-fn a_commit_larger_than_the_window_passes_alone() {
-    let gate = Gate::new();
-    gate.set(window(0, MIB), Duration::ZERO);
-    assert!(passes(&gate, 1_000, 1));
-    assert!(!passes(&gate, 4 * MIB, 2), "something is on its way");
-    gate.set(window(1_000, MIB), Duration::ZERO);
-    assert!(passes(&gate, 4 * MIB, 2));
-    assert!(!passes(&gate, 1_000, 1));
-    gate.set(window(1_000 + 4 * MIB as u64, MIB), Duration::ZERO);
-    assert!(passes(&gate, 1_000, 1));
 }
 
 fn check(pressure: Pressure, expect: impl Fn(Admission) -> bool) {

@@ -42,9 +42,12 @@ use crate::sync::{Mutex, MutexGuard};
 /// Groups one leader writes for others after its own (or after the first, when it leads at the end of a
 /// turn), before it hands over: its own callers wait meanwhile.
 const GROUPS_AFTER_OWN: usize = 1;
-/// Bounds of one group, so that one batch stays a short write.
+/// Bounds of one group, but for one unit alone, so that one batch stays a short write.
 const GROUP_UNITS_MAX: usize = 512;
 const GROUP_WEIGHT_MAX: usize = 8 << 20;
+/// What is proposed together is also committed together: who brings little is not to wait until the others
+/// have what is large.
+const PROPOSED_WEIGHT_MAX: usize = 256 << 10;
 
 /// Whom to wake, once no lock is held.
 pub(crate) type Wakers = SmallVec<[Waker; 1]>;
@@ -65,6 +68,15 @@ pub(crate) enum Queue {
     Commits,
     /// Written by its owner, once its entries are committed.
     Proposals,
+}
+
+impl Queue {
+    fn group_weight_max(self) -> usize {
+        match self {
+            Queue::Commits => GROUP_WEIGHT_MAX,
+            Queue::Proposals => PROPOSED_WEIGHT_MAX,
+        }
+    }
 }
 
 /// What the leader calls to write a group.
@@ -635,17 +647,23 @@ impl<U, F: Clone> QueueState<U, F> {
     pub(super) fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> CommitGroup<U> {
         let mut group = self.spare.take().unwrap_or_default();
         let number = self.first_in_flight + self.in_flight.len() as u64;
-        let mut weight = 0;
+        let (mut weight, weight_max) = (0, self.queue.group_weight_max());
         let (ids, units) = group.parts_mut();
         assert!(ids.is_empty() && units.is_empty(), "{} units of the last group are left", units.len());
-        while units.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
-            let Some(id) = self.waiting.pop_front() else { break };
+        while let Some(id) = self.waiting.front().copied().filter(|_| units.len() < GROUP_UNITS_MAX) {
             let slot = self.slots.get_mut(id).expect("what waits has a slot");
-            let stage = SlotStage::Writing { group: number, position: units.len() };
-            let SlotStage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) else {
+            let SlotStage::Waiting(unit) = &slot.stage else {
                 panic!("unit {} is in the queue and waits no longer", slot.number);
             };
-            weight += W::weight(&unit);
+            weight += W::weight(unit);
+            if weight > weight_max && !units.is_empty() {
+                break;
+            }
+            self.waiting.pop_front();
+            let stage = SlotStage::Writing { group: number, position: units.len() };
+            let SlotStage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) else {
+                unreachable!("it has just been seen to wait");
+            };
             ids.push(id);
             units.push(unit);
         }

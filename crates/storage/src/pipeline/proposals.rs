@@ -16,7 +16,7 @@ use super::Receipt;
 use super::group::{CommitGroup, GroupCommit, GroupWriter, Lead, Queue, Ticket, words_of};
 use crate::engine::EngineFailure;
 use crate::error::CommitError;
-use crate::gate::queue::{Admission, Gate, cost};
+use crate::gate::queue::{Admission, Gate, GateBudget, cost};
 use crate::space::SpaceState;
 use crate::store::{Store, StoreInner};
 use crate::unit::WriteUnit;
@@ -27,10 +27,14 @@ const RETRY_PAUSE: Duration = Duration::from_millis(2);
 /// How much may be enqueued. See [`Proposals::set_window`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProposalWindow {
-    /// Bytes that may be enqueued now.
+    /// Units pass while less than this is enqueued: the last one may bring more. Had it to wait for room for
+    /// all that it brings, the way would run empty before.
     pub room: u64,
-    /// Bytes that may be on their way; a larger unit passes when it has as much room alone.
-    pub window: u64,
+    /// Small ones also while all that is enqueued has room in this, so that they are before the next large
+    /// one.
+    pub room_for_small: u64,
+    /// Where it is about more than the way, units are paid for before they pass.
+    pub budget: Option<GateBudget>,
 }
 
 /// What waits before the proposals.
@@ -118,7 +122,6 @@ pub struct ProposedGroup {
     group: Option<CommitGroup<WriteUnit>>,
     entries: Vec<Vec<u8>>,
     cost: u64,
-    largest: u64,
     /// Of those with entries.
     units: usize,
 }
@@ -242,16 +245,14 @@ impl Proposals {
         self.set_window(None);
     }
 
-    /// From now on units wait that would make more than these bytes be enqueued beside those that were taken,
-    /// and of them those the longest whose connections have brought the most. Without a window all are
-    /// enqueued.
+    /// From now on units wait for which the window has no room beside those that were not taken yet, and of
+    /// them those the longest whose connections have brought the most. Without a window all are enqueued.
     pub fn set_window(&self, window: Option<ProposalWindow>) {
         let queue = self.store.proposal_queue();
         let taken = queue.taken.load(Ordering::Relaxed);
-        let admission = window.map_or(Admission::Open, |ProposalWindow { room, window }| Admission::Window {
-            taken,
-            room,
-            window,
+        let admission = window.map_or(Admission::Open, |window| {
+            let ProposalWindow { room, room_for_small, budget } = window;
+            Admission::Window { taken, room, room_for_small, budget }
         });
         queue.gate.set(admission, Duration::ZERO);
     }
@@ -261,16 +262,14 @@ impl Proposals {
         self.store.proposal_queue().gate.waiting() > 0
     }
 
-    /// The next group, if a unit waits: at most 512 units and, unless one alone is larger, 8 MiB.
+    /// The next group, if a unit waits: at most 512 units and, unless one alone is larger, 256 KiB.
     pub fn next_group(&self) -> Option<ProposedGroup> {
         let mut group = self.queue().take(&*self.store)?;
-        let (mut taken, mut largest, mut with_entries) = (0, 0, 0);
+        let (mut taken, mut with_entries) = (0, 0);
         let take_entries = |units: &mut Vec<WriteUnit>| {
             for unit in units.iter().filter(|unit| !unit.entries().is_empty()) {
-                let cost = cost(unit.entry_bytes());
                 with_entries += 1;
-                taken += cost;
-                largest = cost.max(largest);
+                taken += cost(unit.entry_bytes());
             }
             units.iter_mut().flat_map(WriteUnit::take_entries).collect::<Vec<_>>()
         };
@@ -282,7 +281,6 @@ impl Proposals {
             group: Some(group),
             entries,
             cost: taken,
-            largest,
             units: with_entries,
         })
     }
@@ -315,11 +313,6 @@ impl ProposedGroup {
     /// What its units count in a [`ProposalWindow`].
     pub fn cost(&self) -> u64 {
         self.cost
-    }
-
-    /// What the largest of them counts.
-    pub fn largest_cost(&self) -> u64 {
-        self.largest
     }
 
     /// How many of its units have entries.

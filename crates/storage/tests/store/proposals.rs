@@ -133,10 +133,11 @@ fn who_brings_the_most_waits_for_room_before_the_queue() {
                 cost
             })
         };
-        proposals.set_window(Some(ProposalWindow { room: 1_000, window: 1_000 }));
+        let window = ProposalWindow { room: 900, room_for_small: 0, budget: None };
+        proposals.set_window(Some(window));
         let mut first = of(1, "load 1", 800);
-        let mut loads = [of(1, "load 2", 900), of(1, "load 3", 900)];
         let mut small = of(2, "small", 150);
+        let mut loads = [of(1, "load 2", 900), of(1, "load 3", 900)];
         assert!(proposals.are_held());
         let held = store.held_proposals();
         assert_eq!((held.held, held.connections), (2, vec![(1, 1_800)]));
@@ -144,7 +145,7 @@ fn who_brings_the_most_waits_for_room_before_the_queue() {
         assert!(is_written(&mut first) && is_written(&mut small));
         assert!(poll(&mut loads[0]).is_none());
         assert_eq!(count(), 0, "nobody has made room");
-        proposals.set_window(Some(ProposalWindow { room: 1_000, window: 1_000 }));
+        proposals.set_window(Some(window));
         assert!(loads.iter_mut().all(|load| poll(load).is_none()));
         assert_eq!(count(), 900);
         assert!(is_written(&mut loads[0]) && poll(&mut loads[1]).is_none());
