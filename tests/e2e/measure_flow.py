@@ -109,7 +109,7 @@ def slowed(running, given):
 def one_run(running, pool, how, given):
     primary = running.primary()
     with running.direct(primary) as admin, slowed(running, given):
-        admin.admin.command("setParameter", 1, enableFlowControl=how != FREE)
+        admin.admin.command("setParameter", 1, enableFlowControl=how != FREE, flowControlTargetLagSeconds=given.target_lag)
         loaders = Loaders(running, 0 if how == ALONE else given.loaders, int(given.unit * (1 << 20)))
         try:
             time.sleep(given.warm_up)
@@ -171,6 +171,7 @@ def main():
     parser.add_argument("--way", choices=["narrow", "slow"], default="narrow", help="what members of the majority are short of")
     parser.add_argument("--rate", type=float, default=8.0, help="MB a second from each member to each other one, with narrow")
     parser.add_argument("--share", type=float, default=0.25, help="of each 20 ms in which secondaries run, with slow")
+    parser.add_argument("--target-lag", type=int, default=10, help="flowControlTargetLagSeconds")
     parser.add_argument("--loaders", type=int, default=4)
     parser.add_argument("--unit", type=float, default=4.0, help="MiB that a loader inserts at once")
     parser.add_argument("--light", type=int, default=12, help="light clients")

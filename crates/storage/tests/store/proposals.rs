@@ -157,6 +157,28 @@ fn who_brings_the_most_waits_for_room_before_the_queue() {
 }
 
 #[test]
+fn what_is_large_is_no_group_with_what_is_small() {
+    for_each_store(|store| {
+        let proposals = accepting(&store);
+        let of = |key: &str, bytes: usize| {
+            let mut unit = logged(key);
+            *unit.entries_mut() = vec![vec![0; bytes]];
+            propose(&store, unit)
+        };
+        let sizes = [100, 100, 4 << 20, 100, 100_000, 100_000, 100_000];
+        let keys = ["a", "b", "c", "d", "e", "f", "g"];
+        let mut commits: Vec<_> = keys.iter().zip(sizes).map(|(key, bytes)| of(key, bytes)).collect();
+        let mut groups = Vec::new();
+        while let Some(group) = proposals.next_group() {
+            groups.push(group.unit_count());
+            write(group);
+        }
+        assert_eq!(groups, [2, 1, 3, 1], "in their order, each with 256 KiB or one unit");
+        assert!(commits.iter_mut().all(is_written));
+    });
+}
+
+#[test]
 fn what_is_in_flight_can_be_gone_on_from_and_is_written_in_order() {
     for_each_store(|store| {
         let (proposals, table) = (accepting(&store), LatchTable::new());
