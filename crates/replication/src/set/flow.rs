@@ -347,7 +347,8 @@ impl Flow {
             self.full_at = now;
         }
         let goes_on = was_limited && now.saturating_sub(self.full_at) < RELEASED_AFTER;
-        if !is_lagged && !goes_on && !(is_full && waiting_for > answer_time) {
+        let begins = is_full && waiting_for > answer_time;
+        if !(is_lagged || goes_on || begins) {
             self.probe = Probe { at: now + PROBE_EVERY, logged: None };
             return None;
         }
