@@ -174,7 +174,7 @@ impl Way {
 
     fn step(&mut self) {
         self.now += Self::STEP;
-        if self.now.as_millis() % 10 == 0 {
+        if self.now.as_millis().is_multiple_of(10) {
             self.small.push_back(self.now);
         }
         // In the order of the gate: who brings little is before who brings much.
