@@ -32,8 +32,8 @@ pub(crate) enum Admission {
     Paced {
         bytes_per_second: u64,
     },
-    /// Commits while fewer than `room` bytes have passed that are not `taken` from behind the gate, small ones
-    /// up to another bound, and all of them within a budget.
+    /// Commits while fewer than `room` bytes have passed that are not `taken` from behind the gate, small
+    /// ones up to another bound, and all of them within a budget.
     Window {
         taken: u64,
         room: u64,

@@ -42,7 +42,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// Groups one leader writes for others after its own (or after the first, when it leads at the end of a
 /// turn), before it hands over: its own callers wait meanwhile.
 const GROUPS_AFTER_OWN: usize = 1;
-/// Bounds of one group, but for one unit alone, so that one batch stays a short write.
+/// Bounds of one group, so that one batch stays a short write.
 const GROUP_UNITS_MAX: usize = 512;
 const GROUP_WEIGHT_MAX: usize = 8 << 20;
 /// What is proposed together is also committed together: who brings little is not to wait until the others
@@ -71,10 +71,11 @@ pub(crate) enum Queue {
 }
 
 impl Queue {
-    fn group_weight_max(self) -> usize {
+    /// Whether a group that has units of this weight takes none any more, or not one of `next` bytes.
+    fn ends_group(self, weight: usize, next: usize) -> bool {
         match self {
-            Queue::Commits => GROUP_WEIGHT_MAX,
-            Queue::Proposals => PROPOSED_WEIGHT_MAX,
+            Queue::Commits => weight >= GROUP_WEIGHT_MAX,
+            Queue::Proposals => weight > 0 && weight + next > PROPOSED_WEIGHT_MAX,
         }
     }
 }
@@ -647,7 +648,7 @@ impl<U, F: Clone> QueueState<U, F> {
     pub(super) fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> CommitGroup<U> {
         let mut group = self.spare.take().unwrap_or_default();
         let number = self.first_in_flight + self.in_flight.len() as u64;
-        let (mut weight, weight_max) = (0, self.queue.group_weight_max());
+        let (queue, mut weight) = (self.queue, 0);
         let (ids, units) = group.parts_mut();
         assert!(ids.is_empty() && units.is_empty(), "{} units of the last group are left", units.len());
         while let Some(id) = self.waiting.front().copied().filter(|_| units.len() < GROUP_UNITS_MAX) {
@@ -655,10 +656,11 @@ impl<U, F: Clone> QueueState<U, F> {
             let SlotStage::Waiting(unit) = &slot.stage else {
                 panic!("unit {} is in the queue and waits no longer", slot.number);
             };
-            weight += W::weight(unit);
-            if weight > weight_max && !units.is_empty() {
+            let next = W::weight(unit);
+            if queue.ends_group(weight, next) {
                 break;
             }
+            weight += next;
             self.waiting.pop_front();
             let stage = SlotStage::Writing { group: number, position: units.len() };
             let SlotStage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) else {
