@@ -1,6 +1,7 @@
 //! Which files make a copy.
 
 use super::CopyError;
+use crate::entry::LogIndex;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub(super) struct CopyPlan {
     pub(super) id: String,
     /// Who has it, as the member knows it.
     pub(super) host: String,
+    /// The entries behind this one are not in it; 0: it is not known.
+    pub(super) at: LogIndex,
     pub(super) files: Vec<CopiedFile>,
 }
 
@@ -59,6 +62,7 @@ impl CopyPlan {
         let mut bytes = Vec::new();
         let mut builder = DocumentBuilder::new(&mut bytes);
         builder.append("id", self.id.as_str()).append("host", self.host.as_str());
+        builder.append("at", i64::try_from(self.at).unwrap_or(i64::MAX));
         let mut files = builder.start_array("files");
         for file in &self.files {
             files
@@ -90,7 +94,9 @@ impl CopyPlan {
         };
         let files = files.iter().map(file).collect::<Result<_, CopyError>>()?;
         let id = Some(text(document, "id")?).filter(|id| is_id(id)).ok_or_else(malformed)?;
-        Ok(CopyPlan { id, host: text(document, "host").unwrap_or_default(), files })
+        let at = document.get("at").and_then(RawValue::as_i64_exact);
+        let at = at.and_then(|at| u64::try_from(at).ok()).unwrap_or(0);
+        Ok(CopyPlan { id, host: text(document, "host").unwrap_or_default(), at, files })
     }
 
     fn path(directory: &Path) -> PathBuf {

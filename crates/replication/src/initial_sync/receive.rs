@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use storage::Store;
 use wire::ErrorCode;
@@ -50,6 +50,8 @@ pub struct Receiver {
     peers: Arc<dyn Peers>,
     own_hosts: Vec<String>,
     attempts: Mutex<Attempts>,
+    /// Of the copy that is made; 0: there is none.
+    place: AtomicU64,
     ends: AtomicBool,
 }
 
@@ -72,8 +74,19 @@ impl Receiver {
     /// Into the data directory `data` of a server at one of `own_hosts`; `store`, which is open meanwhile,
     /// tells what the disk can take, and how fast.
     pub fn new(data: PathBuf, store: Store, peers: Arc<dyn Peers>, own_hosts: Vec<String>) -> Self {
-        let attempts = Mutex::default();
-        Receiver { data, store, peers, own_hosts, attempts, ends: AtomicBool::new(false) }
+        let begun = CopyPlan::load(&data.join(DIRECTORY)).map_or(0, |plan| plan.at);
+        let (attempts, place, ends) = (Mutex::default(), AtomicU64::new(begun), AtomicBool::new(false));
+        Receiver { data, store, peers, own_hosts, attempts, place, ends }
+    }
+
+    /// Of which place of the log the copy is that is made, or that was begun before the last start: what is
+    /// behind it has to come by the log. `None` where there is no copy, or no room for one.
+    pub fn place(&self) -> Option<LogIndex> {
+        Some(self.place.load(Ordering::Relaxed)).filter(|place| *place > 0)
+    }
+
+    fn set_place(&self, place: LogIndex) {
+        self.place.store(place, Ordering::Relaxed);
     }
 
     /// How it goes, from its beginning on.
@@ -123,12 +136,18 @@ impl Receiver {
             Some(plan) => plan,
             None => self.begin(&directory, wanted).await?,
         };
-        self.check_room(&directory, &plan).await?;
+        if let Err(error) = self.check_room(&directory, &plan).await {
+            // It may be for ever.
+            self.set_place(0);
+            return Err(error);
+        }
+        self.set_place(plan.at);
         let (bytes, files) = (plan.bytes(), plan.files.len());
         tracing::info!(source = plan.host, bytes, files, "copying the data");
         match self.fetch_files(&directory, &plan).await {
             Ok(()) => {}
             Err(Failure::Gone | Failure::NotYet) => {
+                self.set_place(0);
                 discard(&self.data)?;
                 return Err(CopyError(format!("{} does not have its copy any more", plan.host)));
             }
@@ -150,7 +169,12 @@ impl Receiver {
     /// where there is none.
     async fn begin(&self, directory: &Path, wanted: &CopyWanted) -> Result<CopyPlan, CopyError> {
         discard(&self.data)?;
-        let named = self.ask(&wanted.leader, doc! { "chooseSource": true }).await.ok();
+        // The leader keeps its log from now on.
+        self.set_place(wanted.at);
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let request =
+            doc! { "chooseSource": true, "for": (number(wanted.number)), "at": (number(wanted.at)) };
+        let named = self.ask(&wanted.leader, request).await.ok();
         let named = named.and_then(|answer| Some(answer.as_raw().get("source")?.as_str()?.to_owned()));
         let named = named.filter(|host| *host != wanted.leader && !self.own_hosts.contains(host));
         let mut begun = None;

@@ -2,7 +2,7 @@
 
 use super::plan::{CopiedFile, CopyPlan, is_file_name, is_id};
 use crate::LocalState;
-use crate::entry::MemberId;
+use crate::entry::{LogIndex, MemberId};
 use crate::set::SetError;
 use ambient::elapsed;
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
@@ -66,15 +66,15 @@ impl CopySource {
                 self.read(directory, id, file, offset)
             }
             _ if request.contains("begin") => {
-                let receiver = self.check_is_of_use(request)?;
-                self.begin(directory, receiver)
+                let (receiver, at) = self.check_is_of_use(request)?;
+                self.begin(directory, receiver, at)
             }
             _ => Err(SetError::new(ErrorCode::BadValue, "expected what to do with a copy")),
         }
     }
 
-    /// The member that asks, where a copy of the data as they are now brings it further.
-    fn check_is_of_use(&self, request: RawDocument<'_>) -> Result<MemberId, SetError> {
+    /// The member that asks, where a copy of the data as they are now brings it further, and where they are.
+    fn check_is_of_use(&self, request: RawDocument<'_>) -> Result<(MemberId, LogIndex), SetError> {
         let wanted = |name: &str| {
             let number = request.get(name).and_then(RawValue::as_i64_exact);
             number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
@@ -85,13 +85,13 @@ impl CopySource {
         }
         let data = local.applied().map_err(failed)?.unwrap_or_default();
         if data.position.index >= wanted("at") && data.membership.members().contains(&wanted("for")) {
-            return Ok(wanted("for"));
+            return Ok((wanted("for"), data.position.index));
         }
         Err(SetError::new(ErrorCode::NotYetInitialized, "the data here have not come so far yet"))
     }
 
     /// A member has one copy at a time: it asks for another one where it cannot use the one before.
-    fn begin(&self, directory: &Path, receiver: MemberId) -> Result<DocumentBuf, SetError> {
+    fn begin(&self, directory: &Path, receiver: MemberId, at: LogIndex) -> Result<DocumentBuf, SetError> {
         self.expire();
         let of_receiver = format!("{receiver}x");
         let before: Vec<String> =
@@ -104,7 +104,7 @@ impl CopySource {
         self.store.checkpoint(&path).map_err(failed)?;
         let mut files = files_of(&path, "").map_err(failed)?;
         files.extend(files_of(&path.join("engine"), "engine/").map_err(failed)?);
-        let plan = CopyPlan { id, host: String::new(), files };
+        let plan = CopyPlan { id, host: String::new(), at, files };
         tracing::info!(
             copy = plan.id,
             files = plan.files.len(),

@@ -1,6 +1,7 @@
 //! A member's part in initial syncs: others get its files, and it gets theirs.
 
 use crate::Peers;
+use crate::entry::LogIndex;
 use crate::initial_sync::{CopySource, CopyWanted, Receiver};
 use crate::set::MemberState;
 use crate::set::heartbeat::Statuses;
@@ -81,6 +82,11 @@ impl Copying {
 
     pub(crate) fn set_replaces_data(&self, replaces: bool) {
         self.replaces_data.store(replaces, Ordering::Relaxed);
+    }
+
+    /// Of which place of the log the copy is that is made, or that the next start goes on with.
+    pub(crate) fn place(&self) -> Option<LogIndex> {
+        self.receiver.as_ref()?.place()
     }
 
     /// This member is too far behind. Nothing where it copies already.

@@ -11,6 +11,7 @@ use crate::set::copying::Copying;
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{Heartbeats, Statuses};
 use crate::set::history::History;
+use crate::set::kept_log::LogNeed;
 use crate::set::participant::Participant;
 use crate::set::shared::{Reply, Shared, ThreadWaker};
 use crate::set::state::{FIRST_NUMBER, SetState};
@@ -66,6 +67,8 @@ pub(crate) enum Asked {
     Freshness,
     /// Somebody waits for an operation of this time or later.
     Reach(Timestamp),
+    /// A member is about to copy.
+    Keep(LogNeed),
     Stop,
 }
 
@@ -273,6 +276,9 @@ impl Driver {
         if let Some(state) = self.heartbeats.take_newer() {
             participant.hear_of(state);
         }
+        for need in self.heartbeats.take_needs() {
+            participant.note_need(need, now);
+        }
         participant.lead(&self.proposals, now);
         report.sync = participant.settle(&self.proposals, now)?;
         report.deadline = Some(asks.map_or(participant.deadline(), |asks| asks.min(participant.deadline())));
@@ -471,7 +477,8 @@ fn refuse(told: Told) {
         Told::Asked(
             Asked::Reconfigure { reply, .. } | Asked::Initiate(.., reply) | Asked::Note(_, reply),
         ) => reply.answer(Err(error())),
-        Told::Asked(Asked::Follow(_) | Asked::Freshness | Asked::Reach(_) | Asked::Stop) => {}
+        Told::Asked(Asked::Follow(_) | Asked::Freshness | Asked::Reach(_) | Asked::Keep(_) | Asked::Stop) => {
+        }
         Told::Received(_) | Told::Synced(_) | Told::Applied { .. } => {
             unreachable!("{told:?} without a participant")
         }

@@ -2,6 +2,7 @@
 
 use crate::optime::OpTime;
 use crate::set::driver::Now;
+use crate::set::kept_log::LogNeed;
 use crate::set::shared::Shared;
 use crate::set::state::SetState;
 use crate::set::{MemberState, ReplSetConfig, SetError, Topology};
@@ -76,6 +77,8 @@ pub(crate) struct Heartbeats {
     config: Option<Arc<ReplSetConfig>>,
     /// A state of the set that somebody has applied and this member has not.
     newer: Option<SetState>,
+    /// What members have said that they need of the log.
+    needs: Vec<LogNeed>,
 }
 
 impl Heartbeats {
@@ -124,6 +127,11 @@ impl Heartbeats {
         self.newer.take()
     }
 
+    /// What others that copy need of this member's log.
+    pub(crate) fn take_needs(&mut self) -> Vec<LogNeed> {
+        std::mem::take(&mut self.needs)
+    }
+
     fn collect(&mut self, now: Now, shared: &Shared, statuses: &Statuses, waker: &Waker) {
         let mut context = Context::from_waker(waker);
         let set_id = *shared.set_id.lock();
@@ -133,6 +141,7 @@ impl Heartbeats {
                 if let Some(state) = answer.as_ref().ok().and_then(|answer| newer_state(answer, set_id)) {
                     self.newer = Some(state);
                 }
+                self.needs.extend(answer.as_ref().ok().and_then(|answer| log_need(answer, set_id)));
                 let mut statuses = statuses.lock();
                 let status = heard(asked, answer, now, statuses.get(&asked.id));
                 statuses.insert(asked.id, status);
@@ -241,6 +250,13 @@ fn newer_state(answer: &DocumentBuf, set_id: Option<ObjectId>) -> Option<SetStat
         .ok()
 }
 
+/// What a member of this set says that it needs of the log.
+fn log_need(answer: &DocumentBuf, set_id: Option<ObjectId>) -> Option<LogNeed> {
+    let need = answer.as_raw().get("needsLog")?.as_document()?;
+    object_id(answer.as_raw(), "setId").filter(|id| Some(*id) == set_id)?;
+    LogNeed::read(need, "number", "after")
+}
+
 fn optime(reply: RawDocument<'_>, field: &str) -> OpTime {
     let found = reply.get(field).and_then(RawValue::as_document).and_then(|optime| {
         let Some(RawValue::Timestamp(timestamp)) = optime.get("ts") else { return None };
@@ -301,6 +317,9 @@ pub(crate) fn answer(
     }
     reply.push("opTime", Value::from(optime_document(reached.applied)));
     reply.push("durableOpTime", Value::from(optime_document(reached.durable)));
+    if let Some(need) = *shared.log_need.lock() {
+        reply.push("needsLog", need.to_document());
+    }
     for (field, id) in [("disk", shared.disk.get().copied()), ("setId", *shared.set_id.lock())] {
         if let Some(id) = id {
             reply.push(field, id);

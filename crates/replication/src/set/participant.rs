@@ -15,6 +15,7 @@ use crate::set::election_metrics::ElectionReason;
 use crate::set::envelope::{Address, Envelope};
 use crate::set::flow::Flow;
 use crate::set::freshness::{Freshness, Stamps};
+use crate::set::kept_log::KeptLog;
 use crate::set::lead::{Leading, Stepping};
 use crate::set::shared::Reply;
 use crate::set::state::SetState;
@@ -87,6 +88,9 @@ pub(crate) struct Participant {
     /// Where this member stays behind by intention: up to here entries are old enough.
     pub(super) old_enough: LogIndex,
     trim_at: Duration,
+    pub(super) kept_log: KeptLog,
+    /// It copies, or has copied and does not have what came since.
+    pub(super) catches_up: bool,
     /// The first operation of this term or a later one is not applied yet.
     pub(super) awaited_term: Option<Term>,
     /// Syncs that run or wait, and what is on the disk afterwards.
@@ -120,6 +124,7 @@ impl Participant {
             member.stand();
         }
         let is_alone = member.leads_now();
+        let catches_up = options.has_copied || links.copying.place().is_some();
         let mut participant = Participant {
             own_hosts: options.own_hosts.clone(),
             leadership: member.leadership(),
@@ -149,6 +154,8 @@ impl Participant {
             arbiter,
             old_enough: 0,
             trim_at: now.monotonic,
+            kept_log: KeptLog::default(),
+            catches_up,
             awaited_term: None,
             syncing: VecDeque::new(),
         };
@@ -227,15 +234,9 @@ impl Participant {
         if now.monotonic >= self.trim_at {
             self.trim_at = now.monotonic + TRIM_INTERVAL;
             self.links.history.retire();
-            // The mark of what is applied is in the same journal, and before this.
-            let common = self.arbiter.as_ref().map_or(self.applied, |arbiter| arbiter.trims_through);
-            let through = self.member.log().trim_through(self.applied.min(common), now.wall);
-            self.warn_of_kept_log(now.wall);
-            if let Some(through) = through {
-                self.links.history.trimmed_through(through);
-                self.member.compact(through)?;
-            }
+            self.trim(now)?;
         }
+        self.say_need(now);
         for (_, reply) in self.standing.extract_if(.., |(until, _)| *until <= now.monotonic) {
             reply.answer(Err(SetError::new(ErrorCode::CommandFailed, "Election failed.")));
         }
@@ -389,6 +390,7 @@ impl Participant {
             // Each turn looks who waits.
             Asked::Freshness => {}
             Asked::Reach(timestamp) => self.reach(timestamp, now),
+            Asked::Keep(need) => self.note_need(need, now),
             Asked::Read(reply) => match self.member.read() {
                 Ok(id) if self.leading.is_open() => self.reads.push(Read { id, needs: None, reply }),
                 _ => reply.answer(Err(SetError::new(
@@ -479,6 +481,7 @@ impl Participant {
                 ),
             }
         }
+        self.catches_up |= is_to_copy;
         if let Some(leader) = self.host(wanted.from).filter(|_| is_to_copy) {
             let (leader, number) = (leader.to_owned(), self.identity.number);
             copying.want(CopyWanted { leader, number, at: wanted.at.index });

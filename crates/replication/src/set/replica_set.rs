@@ -12,6 +12,7 @@ use crate::set::driver::{Asked, Driver, Inbox, Links, Received, Told};
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
 use crate::set::history::{History, HistoryFigures, Moment};
+use crate::set::kept_log::{KeptLogFigures, LogNeed};
 use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
@@ -518,6 +519,9 @@ impl ReplicaSet {
     /// `BadValue`; `NoSuchKey` for a copy that is not there; what the file system says.
     pub fn copy(&self, request: RawDocument<'_>) -> Result<DocumentBuf, SetError> {
         if request.contains("chooseSource") {
+            if let Some(need) = LogNeed::read(request, "for", "at") {
+                self.0.inbox.tell(Told::Asked(Asked::Keep(need)));
+            }
             let source = source_for_others(&self.0.shared, &self.0.statuses);
             return Ok(source.map(|source| doc! { "source": source }.to_buf()).unwrap_or_default());
         }
@@ -527,6 +531,11 @@ impl ReplicaSet {
     /// How an initial sync goes that this process has begun.
     pub fn copy_status(&self) -> Option<CopyStatus> {
         self.0.copying.receiver.as_ref()?.status()
+    }
+
+    /// What this member keeps of its log for others that copy.
+    pub fn kept_log(&self) -> KeptLogFigures {
+        *self.0.shared.kept_log.lock()
     }
 
     /// Elections, as this member has seen them.

@@ -3,6 +3,7 @@
 use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::batches::Batches;
+use crate::set::kept_log::{KeptLogFigures, LogNeed};
 use crate::set::{
     DefaultReadFreshness, ElectionFigures, FlowFigures, FlowSettings, SetError, SyncSourceFigures, Topology,
 };
@@ -58,6 +59,10 @@ pub(crate) struct Shared {
     pub(crate) sources: Mutex<SyncSourceFigures>,
     /// When members have asked this one last, by `_id`, in milliseconds since 1970. A leaf in the lock order.
     pub(crate) asked_by: Mutex<BTreeMap<i32, i64>>,
+    /// What this member needs of the others' logs. A leaf in the lock order.
+    pub(crate) log_need: Mutex<Option<LogNeed>>,
+    /// As of the last look at what may be trimmed. A leaf in the lock order.
+    pub(crate) kept_log: Mutex<KeptLogFigures>,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
     /// A leaf in the lock order.
@@ -89,6 +94,8 @@ impl Shared {
             elections: Mutex::default(),
             sources: Mutex::default(),
             asked_by: Mutex::default(),
+            log_need: Mutex::default(),
+            kept_log: Mutex::default(),
             oplog: OnceLock::new(),
             set_id: Mutex::default(),
             disk: OnceLock::new(),

@@ -37,8 +37,28 @@ struct Journal {
     reserve: u64,
     /// There is no room.
     is_full: bool,
+    /// Who applies does not look for room first: it meets the full disk.
+    is_met: bool,
+    /// So many writes more fail before one waits for room, …
+    refusals: u32,
+    /// … unless the process is told to stop when the last one has.
+    ends: bool,
+    has_ended: bool,
+    /// Who applies writes now.
+    applies: bool,
+    /// Writes of who applies that have failed.
+    refused: usize,
     /// Whether something was written since.
     waits_for_room: bool,
+}
+
+/// How a disk without room goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fullness {
+    /// So many writes fail, whoever makes them; `None`: who applies waits before it writes.
+    pub(crate) refusals: Option<u32>,
+    /// The process is told to stop while the last of them waits.
+    pub(crate) ends: bool,
 }
 
 impl Journal {
@@ -114,8 +134,8 @@ impl MemberDisk {
         let mut stable = StableImage::default();
         files::load(&engine).iter().for_each(|mutation| stable.apply(mutation));
         let mut journal = self.journal.lock().unwrap();
-        let (reserve, is_full) = (journal.reserve, journal.is_full);
-        *journal = Journal { stable, reserve, is_full, ..Journal::default() };
+        let Journal { reserve, is_full, is_met, .. } = *journal;
+        *journal = Journal { stable, reserve, is_full, is_met, ..Journal::default() };
         std::fs::remove_dir_all(&engine)?;
         std::fs::create_dir(engine)
     }
@@ -132,9 +152,30 @@ impl MemberDisk {
         journal.make_stable(batches);
     }
 
-    pub(crate) fn fill(&self, is_full: bool) {
+    /// There is no room from now on, or there is again.
+    pub(crate) fn fill(&self, fullness: Option<Fullness>) {
         let mut journal = self.journal.lock().unwrap();
-        (journal.is_full, journal.waits_for_room) = (is_full, false);
+        let refusals = fullness.and_then(|fullness| fullness.refusals);
+        (journal.is_full, journal.waits_for_room) = (fullness.is_some(), false);
+        (journal.is_met, journal.refusals) = (refusals.is_some(), refusals.unwrap_or(0));
+        journal.ends = fullness.is_some_and(|fullness| fullness.ends);
+    }
+
+    /// Whether who applies meets what room there is not.
+    pub(crate) fn is_met(&self) -> bool {
+        self.journal.lock().unwrap().is_met
+    }
+
+    /// Who applies begins to write, or has; how many of its writes have failed.
+    pub(crate) fn apply(&self, applies: bool) -> usize {
+        let mut journal = self.journal.lock().unwrap();
+        journal.applies = applies;
+        std::mem::take(&mut journal.refused)
+    }
+
+    /// Whether the process was told to stop while it waited for room.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.journal.lock().unwrap().has_ended
     }
 
     /// Whether a write is under way that only ends when there is room. What it writes may be there after a
@@ -153,7 +194,9 @@ impl MemberDisk {
         let survivors = random.usize(..=journal.tail.len());
         journal.make_stable(survivors);
         journal.tail.clear();
-        journal.waits_for_room = false;
+        (journal.waits_for_room, journal.has_ended) = (false, false);
+        // Who starts finds no room, and waits for some.
+        (journal.refusals, journal.ends) = (0, false);
     }
 }
 
@@ -184,6 +227,8 @@ pub(crate) struct Reader {
     pub(crate) catalog: OnceLock<Weak<Catalog>>,
     /// Planted: each batch is published at once.
     pub(crate) publishes: bool,
+    /// Planted: what a full disk refuses of who applies is taken for written.
+    pub(crate) believes_full_disk: bool,
     /// Readers are let in.
     pub(crate) is_let_in: AtomicBool,
     /// A part of a unit was seen.
@@ -213,6 +258,26 @@ struct Recorder {
     reader: Arc<Reader>,
 }
 
+impl Recorder {
+    /// Whether a write finds no room; whether it is that of who applies.
+    fn refuses(&self) -> Option<bool> {
+        let mut journal = self.journal.lock().unwrap();
+        if !journal.is_full || (journal.refusals == 0 && !journal.has_ended) {
+            return None;
+        }
+        journal.refused += usize::from(journal.applies);
+        journal.refusals = journal.refusals.saturating_sub(1);
+        if let Some(catalog) = self.reader.catalog.get().and_then(Weak::upgrade)
+            && journal.ends
+            && journal.refusals == 0
+        {
+            journal.has_ended = true;
+            catalog.store().end_waits();
+        }
+        Some(journal.applies)
+    }
+}
+
 impl EngineHooks for Recorder {
     fn write(
         &self,
@@ -221,6 +286,11 @@ impl EngineHooks for Recorder {
         counters: &MutationLog,
     ) -> Result<u64, EngineFailure> {
         if !self.dead.load(Ordering::Relaxed) {
+            match self.refuses() {
+                Some(true) if self.reader.believes_full_disk => return Ok(memory.sequence()),
+                Some(_) => return Err(EngineFailure::NoSpace("simulated".into())),
+                None => {}
+            }
             let batch = units.iter().map(WriteUnit::log).chain([counters]).cloned().collect();
             let mut journal = self.journal.lock().unwrap();
             journal.tail.push_back(batch);

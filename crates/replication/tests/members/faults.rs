@@ -1,6 +1,7 @@
 //! What goes wrong.
 
 use crate::clock::RATES;
+use crate::disk::Fullness;
 use crate::planted::Bug;
 use crate::world::{Event, World};
 use replication::MemberId;
@@ -46,7 +47,8 @@ impl World {
             11 | 12 => {
                 let node = &mut self.nodes[id];
                 node.full_until = self.now + Duration::from_millis(self.random.u64(1..4_000));
-                node.disk.fill(true);
+                let refusals = [None, Some(self.random.u32(..8))][self.random.usize(..2)];
+                node.disk.fill(Some(Fullness { refusals, ends: self.random.u8(..4) == 0 }));
                 self.figures.full_disks += 1;
             }
             17 => {
@@ -64,6 +66,8 @@ impl World {
     pub(crate) fn heal(&mut self) {
         self.say(|| "all is healed".to_owned());
         self.network.heal();
+        // Who stays behind goes by its own clock.
+        let latest = self.nodes.iter().map(|node| node.clock.wall_offset).max().filter(|_| self.has_delay);
         for id in 0..self.nodes.len() {
             let node = &mut self.nodes[id];
             (node.sync_delay_max, node.paused_until, node.dies_with_vote) = (500, self.now, false);
@@ -71,6 +75,7 @@ impl World {
                 node.full_until = self.now;
             }
             node.clock.drift(self.now, 1_000);
+            node.clock.wall_offset = latest.unwrap_or(node.clock.wall_offset);
             if node.running.is_none() {
                 self.start(id);
             }

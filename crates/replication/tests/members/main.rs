@@ -120,6 +120,11 @@ fn a_stale_read_is_found() {
 }
 
 #[test]
+fn a_write_that_a_full_disk_has_refused_is_found() {
+    finds(Bug::BelievedFullDisk);
+}
+
+#[test]
 fn a_seed_gives_one_run() {
     let run = |seed| World::new(seed, None).run();
     for seed in 0..2 {

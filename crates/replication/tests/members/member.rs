@@ -51,6 +51,12 @@ pub(crate) struct Running {
     pub(crate) applies: bool,
     /// Which state of it was looked at last.
     looked_at: i64,
+    /// It has begun with a copy, and what came since is not there yet.
+    has_young_copy: bool,
+    /// It was seen to keep its log for a member that copies,
+    keeps: bool,
+    /// and to give that up so often.
+    given_up: u64,
     /// What it has shown, by document.
     shown: BTreeMap<i32, (DocumentBuf, Vec<i64>)>,
     /// How many of the acknowledged writes it has to have by what it says of its freshness.
@@ -127,8 +133,8 @@ impl Node {
 }
 
 impl World {
-    /// As every process does before it opens its data; whether it goes on.
-    fn adopt_copy(&mut self, id: usize) -> bool {
+    /// As every process does before it opens its data; whether they are a copy, where it goes on.
+    fn adopt_copy(&mut self, id: usize) -> Option<bool> {
         let fails = Some(self.random.usize(..6)).filter(|_| !self.is_healed());
         match self.nodes[id].disk.adopt_copy(fails) {
             Ok(is_adopted) => {
@@ -136,26 +142,25 @@ impl World {
                     self.say(|| format!("member {id} has the data of another one"));
                 }
                 self.figures.copied += usize::from(is_adopted);
-                true
+                Some(is_adopted)
             }
             Err(error) => {
                 self.say(|| format!("member {id} does not start: {error}"));
                 let after = Duration::from_millis(self.random.u64(1..500));
                 self.at(after, id, Event::Start);
-                false
+                None
             }
         }
     }
 
     pub(crate) fn start(&mut self, id: usize) {
-        if !self.adopt_copy(id) {
-            return;
-        }
+        let Some(is_adopted) = self.adopt_copy(id) else { return };
         let seed = self.random.u64(..);
         let node = &mut self.nodes[id];
         let dead = Arc::new(AtomicBool::new(false));
         let publishes = self.bug == Some(Bug::PublishedEarly);
-        let reader = Arc::new(Reader { publishes, ..Reader::default() });
+        let believes_full_disk = self.bug == Some(Bug::BelievedFullDisk);
+        let reader = Arc::new(Reader { publishes, believes_full_disk, ..Reader::default() });
         let engine = node.disk.engine(Arc::clone(&dead), Arc::clone(&reader));
         let (store, background) =
             Store::without_threads(engine, node.disk.room(), &disk::options()).expect("a store");
@@ -174,6 +179,7 @@ impl World {
         options.unapplied_bytes_max = [300, 128 << 20][(seed / 3 % 2) as usize];
         options.window_bytes_min = [200, 1 << 20][(seed / 18 % 2) as usize];
         options.data = Some(node.disk.path().to_owned());
+        options.has_copied = is_adopted;
         let line = Arc::new(Line(Arc::clone(&self.wires), id));
         let times = node.clock.read(self.now);
         let (set, own) =
@@ -200,6 +206,9 @@ impl World {
             turn_at: Duration::MAX,
             applies: false,
             looked_at: -1,
+            has_young_copy: is_adopted,
+            keeps: false,
+            given_up: 0,
             shown: BTreeMap::new(),
             fresh_through: 0,
         });
@@ -245,7 +254,14 @@ impl World {
         let (now, node) = (self.now, &mut self.nodes[id]);
         let Some(running) = &mut node.running else { return };
         let (monotonic, wall) = node.clock.read(now);
-        let turn = running.background.turn(monotonic, wall).expect("a log in memory");
+        let turn = match running.background.turn(monotonic, wall) {
+            Ok(turn) => turn,
+            Err(error) => {
+                assert!(node.disk.has_ended(), "a log in memory: {error}");
+                self.transmit(Duration::ZERO);
+                return self.end_waiting(id);
+            }
+        };
         running.tasks.extend(running.background.take_copy().map(|copy| copy as _));
         let synced = turn.sync.map(|ticket| (ticket, node.disk.begin_sync()));
         let deadline = turn.deadline.map(|deadline| node.clock.reaches(deadline).max(now));
@@ -257,6 +273,8 @@ impl World {
             self.checker.leads(id, topology.term);
         }
         self.term_max = self.term_max.max(topology.term);
+        self.look_at_copies(id);
+        let node = &mut self.nodes[id];
         if let Some((ticket, through)) = synced {
             let delay = Duration::from_micros(self.random.u64(50..=node.sync_delay_max));
             node.last_sync = node.last_sync.max(now + delay);
@@ -286,7 +304,7 @@ impl World {
         let (now, node) = (self.now, &mut self.nodes[id]);
         let left = node.full_until.saturating_sub(now);
         if left.is_zero() && !std::mem::take(&mut node.full_until).is_zero() {
-            node.disk.fill(false);
+            node.disk.fill(None);
         }
         if let Some(running) = &mut node.running
             && now >= running.governs_at
@@ -300,7 +318,7 @@ impl World {
     /// Applies what is committed; whether there was any.
     pub(crate) fn apply(&mut self, id: usize) -> bool {
         let is_full_for = self.look_at_room(id);
-        if !is_full_for.is_zero() {
+        if !is_full_for.is_zero() && !self.nodes[id].disk.is_met() {
             self.at(is_full_for, id, Event::Apply);
             return false;
         }
@@ -312,24 +330,35 @@ impl World {
         loop {
             // What was settled before lets go of its latches.
             self.poll_clients(id);
+            let disk = self.nodes[id].disk.clone();
             let Some(running) = &mut self.nodes[id].running else { return false };
+            disk.apply(true);
             let is_readable = running.set.topology().state.is_readable();
             running.reader.is_let_in.store(is_readable, Ordering::Relaxed);
-            let mut step = pin!(running.background.apply());
-            let mut polls = 0;
-            let applied = loop {
-                match step.as_mut().poll(&mut context) {
-                    Poll::Ready(applied) => break applied.expect("data in memory"),
-                    Poll::Pending => {
-                        polls += 1;
-                        assert!(polls < 1_000, "applying waits for ever");
+            let applied = {
+                let mut step = pin!(running.background.apply());
+                let mut polls = 0;
+                loop {
+                    match step.as_mut().poll(&mut context) {
+                        Poll::Ready(applied) => break applied,
+                        Poll::Pending => {
+                            polls += 1;
+                            assert!(polls < 1_000, "applying waits for ever");
+                            // It has met a full disk, and goes on when the governor has looked.
+                            running.store.govern();
+                        }
                     }
                 }
             };
-            if !applied {
+            let refused = disk.apply(false);
+            match applied {
+                Ok(true) => has_applied = true,
+                Ok(false) => break,
+                Err(error) => return self.not_applied(id, &*error, refused),
+            }
+            if disk.waits_for_room() {
                 break;
             }
-            has_applied = true;
         }
         let Some(running) = &mut self.nodes[id].running else { return false };
         assert!(!running.reader.is_torn.load(Ordering::Relaxed), "member {id} shows one half of a unit");
@@ -341,6 +370,48 @@ impl World {
             self.look(id);
         }
         has_applied
+    }
+
+    /// What is committed found no room: it is applied later, or by the next process. Nothing was applied,
+    /// as far as anybody is told.
+    fn not_applied(&mut self, id: usize, error: &dyn std::error::Error, refused: usize) -> bool {
+        self.say(|| format!("member {id} cannot apply yet: {error}"));
+        assert!(refused > 0, "data in memory: {error}");
+        if self.nodes[id].disk.has_ended() {
+            self.end_waiting(id);
+            return false;
+        }
+        self.figures.refused += 1;
+        let Some(running) = &mut self.nodes[id].running else { return false };
+        running.applies = true;
+        let after = Duration::from_millis(self.random.u64(1..700));
+        self.at(after, id, Event::Apply);
+        false
+    }
+
+    /// The process was told to stop while it waited for room: it ends without what it was about to write.
+    fn end_waiting(&mut self, id: usize) {
+        self.say(|| format!("member {id} ends while it waits for room"));
+        self.figures.ended += 1;
+        self.crash(id);
+    }
+
+    /// Whether what a copy does not have comes by the log, and what others keep for it.
+    fn look_at_copies(&mut self, id: usize) {
+        let node = &mut self.nodes[id];
+        let Some(running) = &mut node.running else { return };
+        let kept = running.set.kept_log();
+        if kept.members > 0 && !std::mem::replace(&mut running.keeps, true) {
+            self.figures.kept += 1;
+        }
+        self.figures.given_up += (kept.given_up - running.given_up) as usize;
+        running.given_up = kept.given_up;
+        if running.has_young_copy {
+            let staleness = running.set.staleness_at(node.clock.read(self.now).0);
+            let is_outrun = running.set.copy_status().is_some();
+            self.figures.outrun += usize::from(is_outrun);
+            running.has_young_copy = !is_outrun && staleness.is_none_or(|age| age > Duration::from_secs(2));
+        }
     }
 
     /// Looks at what a member shows its readers.

@@ -29,6 +29,8 @@ pub(crate) enum Bug {
     AppliedTwice,
     /// A read does not ask whether the leader still is one.
     StaleRead,
+    /// What a full disk refuses of who applies is taken for written.
+    BelievedFullDisk,
 }
 
 /// Raft's messages in an envelope.

@@ -25,6 +25,11 @@ const PREPARED: Duration = Duration::from_secs(12);
 const CLIENTS_LEAVE: Duration = Duration::from_secs(2);
 /// How long members have to come to rest when clients have gone.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The times of what is logged may be so far ahead of all clocks, which were that of another member, and who
+/// stays behind goes by its own.
+const PATIENCE_WITH_DELAY: Duration = Duration::from_secs(200);
+/// `secondaryDelaySecs`. An idle primary logs something every ten seconds, and all have the same in between.
+const DELAY_SECS: i32 = 2;
 /// How often it is looked whether they have.
 const LOOK: Duration = Duration::from_millis(250);
 /// Of one member.
@@ -70,6 +75,16 @@ pub(crate) struct Figures {
     pub(crate) forced: usize,
     /// Reads of the past.
     pub(crate) pasts: usize,
+    /// How often what is committed found no room.
+    pub(crate) refused: usize,
+    /// Processes that were told to stop while they waited for room.
+    pub(crate) ended: usize,
+    /// Copies that the others' logs did not go back to any more.
+    pub(crate) outrun: usize,
+    /// Processes that have kept their log for a member that copies,
+    pub(crate) kept: usize,
+    /// and how often that was too much.
+    pub(crate) given_up: usize,
     pub(crate) simulated: Duration,
 }
 
@@ -89,6 +104,11 @@ impl AddAssign for Figures {
         self.added_again += more.added_again;
         self.forced += more.forced;
         self.pasts += more.pasts;
+        self.refused += more.refused;
+        self.ended += more.ended;
+        self.outrun += more.outrun;
+        self.kept += more.kept;
+        self.given_up += more.given_up;
         self.simulated += more.simulated;
     }
 }
@@ -106,6 +126,9 @@ impl Figures {
             self.lost_disks,
             self.added_again,
             self.forced,
+            self.refused,
+            self.ended,
+            self.kept,
         ];
         [writes, reads, views, terms, fresh, self.pasts].iter().chain(&faults).all(|count| *count > 0)
     }
@@ -127,6 +150,8 @@ pub(crate) struct World {
     /// Acknowledged and not asked to be removed.
     inserted: Vec<i64>,
     heals_at: Option<Duration>,
+    /// A member stays behind by intention.
+    pub(crate) has_delay: bool,
     /// The latest term that anybody knows of.
     pub(crate) term_max: Term,
     /// The only one that has its disk.
@@ -166,6 +191,7 @@ impl World {
             acknowledged: Vec::new(),
             inserted: Vec::new(),
             heals_at: None,
+            has_delay: false,
             term_max: 0,
             survivor: None,
             shown_through: OpTime::default(),
@@ -183,6 +209,7 @@ impl World {
         }
         (0..world.nodes.len()).for_each(|id| world.start(id));
         // Without another draw, so that a seed's random numbers stay what they are.
+        world.has_delay = bug.is_none() && members > 1 && seed % 5 == 1;
         world.initiate(members, bug.is_none() && members == 3 && seed.is_multiple_of(3));
         world.at(Duration::from_millis(100), 0, Event::Client);
         world.at(PREPARED, 0, Event::Look);
@@ -195,9 +222,15 @@ impl World {
         if let Some(id) = arbiter {
             self.nodes[id].is_arbiter = true;
         }
+        let has_delay = self.has_delay;
         let members = (0..members).map(|id| {
             let is_arbiter = arbiter == Some(id);
-            Value::from(doc! { "_id": (id as i32), "host": (host(id)), "arbiterOnly": is_arbiter })
+            let mut member = doc! { "_id": (id as i32), "host": (host(id)), "arbiterOnly": is_arbiter };
+            if has_delay && id == 1 {
+                member.push("priority", 0);
+                member.push("secondaryDelaySecs", DELAY_SECS);
+            }
+            Value::from(member)
         });
         let config = doc! { "_id": "rs", "version": 1, "members": (members.collect::<Vec<_>>()) };
         let config = ReplSetConfig::parse(config.to_buf().as_raw()).expect("a configuration");
@@ -232,7 +265,8 @@ impl World {
             if matches!(event, Event::Look) {
                 let leave_at =
                     self.heals_at.expect("the set is writable before anything fails") + CLIENTS_LEAVE;
-                if at < leave_at || (at < leave_at + PATIENCE && !self.has_settled()) {
+                let patience = if self.has_delay { PATIENCE_WITH_DELAY } else { PATIENCE };
+                if at < leave_at || (at < leave_at + patience && !self.has_settled()) {
                     self.at(LOOK, 0, Event::Look);
                     continue;
                 }

@@ -23,6 +23,12 @@ pub(super) fn repl(server: &Arc<ServiceContext>) -> Document {
     views.append("tooOld", server.counters.views_too_old.get() as i64);
     views.finish();
     repl.append_value("readFreshness", &read_freshness(server).into());
+    if let Some(set) = server.node.replica_set() {
+        let kept = set.kept_log();
+        let mut copies = repl.start_document("keptForCopies");
+        copies.append("members", kept.members as i64).append("oplogBytes", kept.bytes as i64);
+        copies.append("oplogBytesMax", kept.bytes_max as i64).append("givenUp", kept.given_up as i64);
+    }
     repl.finish();
     RawDocument::trusted(&bytes).to_document()
 }
