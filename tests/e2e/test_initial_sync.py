@@ -130,6 +130,29 @@ def test_a_new_member_copies_from_a_secondary_within_the_budget_and_tells_how_fa
     assert copied(late)
 
 
+def test_the_oplog_is_kept_for_a_member_that_copies_under_load(replica_set, tmp_path):
+    fill(tmp_path / "member0", 1_000, 6_000)
+    running = replica_set(2, "--oplogSize", "1")
+    primary = running.primary()
+    # Six seconds, in which twice as much is written as the oplog holds.
+    late = join(running, tmp_path, "--backgroundMBPerSecond", "8")
+    with running.client() as client:
+        kept = []
+
+        def written():
+            client.test.things.insert_many([{"bytes": os.urandom(1_000)} for _ in range(25)])
+            kept.append(client.admin.command("serverStatus")["repl"]["keptForCopies"])
+            return copied(late)
+
+        eventually("a copy under load", written, pause=0.06)
+    running.wait_until_healthy()
+    running.assert_members_are_equal()
+    assert late.log.read_text().count("the data are copied") == 1
+    assert max(figures["members"] for figures in kept) == 1 and kept[-1]["givenUp"] == 0
+    assert max(figures["oplogBytes"] for figures in kept) > 1.2 * 2**20
+    assert "kept beyond its size" in primary.log.read_text()
+
+
 def test_a_member_replaces_its_data_by_itself_unless_told_not_to(replica_set):
     running = replica_set(3, "--oplogSize", "1", "--setParameter", "automaticInitialSync=false")
     late = running.secondaries()[0]

@@ -2,6 +2,7 @@
 
 use crate::entry::{LogEntry, LogIndex, LogPosition, MemberId, Term};
 use crate::membership::Membership;
+use catalog::CatalogError;
 use raft::eraftpb::{self, Snapshot};
 use raft::{GetEntriesContext, RaftState, StorageError};
 
@@ -36,6 +37,12 @@ impl LogError {
     /// Whether it could only not be written because the process ends.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self.0.downcast_ref(), Some(storage::CommitError::Closed))
+    }
+
+    /// Whether the disk has no room to make the log.
+    pub(crate) fn lacks_room(&self) -> bool {
+        let error = self.0.downcast_ref::<CatalogError>();
+        error.is_some_and(|error| error.code() == wire::ErrorCode::OutOfDiskSpace as i32)
     }
 }
 

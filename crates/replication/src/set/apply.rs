@@ -18,7 +18,7 @@ use crate::set::parallel;
 use crate::set::state::SetState;
 use crate::set::{ReplSetConfig, SetError};
 use crate::{LocalState, Oplog};
-use catalog::{Collection, Decision, OperationContext, Receipts};
+use catalog::{Collection, Decision, OperationContext, Receipts, Writer};
 use document::{RawDocument, RawValue};
 use std::sync::Arc;
 use storage::{CommitError, ProposedGroup, WriteUnit};
@@ -189,7 +189,9 @@ impl Applying {
     async fn show_config(&self, config: &ReplSetConfig) -> Result<(), StepError> {
         let catalog = &self.links.catalog;
         let receipts = Receipts::default();
-        let context = OperationContext::writing(catalog.store(), &receipts);
+        // It is committed: no client's limit holds.
+        let writing = OperationContext::writing(catalog.store(), &receipts);
+        let context = OperationContext { writer: Writer::Replication, ..writing };
         let shown = catalog.collection_or_create(&context, "local", "system.replset").await;
         let shown = shown.map_err(ApplyError::from)?;
         let key = Collection::document_key_of_id(RawValue::String(&config.set_name));

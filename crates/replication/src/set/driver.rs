@@ -328,7 +328,14 @@ impl Driver {
             };
             tracing::info!(set = %identity.set_name, number = identity.number, "joining the replica set");
             self.found(&identity)?;
-            self.join(identity, now, report)?;
+            match self.join(identity, now, report) {
+                // Others say again that this member belongs to the set.
+                Err(error) if error.lacks_room() => {
+                    tracing::warn!(%error, "no room to join the replica set yet");
+                    return Ok(());
+                }
+                joined => joined?,
+            }
         }
         match &mut self.participant {
             Some(participant) => participant.receive(envelope, now),
@@ -363,7 +370,13 @@ impl Driver {
                 is_arbiter: false,
             };
             self.found(&identity)?;
-            self.join(identity, now, report)?;
+            match self.join(identity, now, report) {
+                Err(error) if error.lacks_room() => {
+                    reply.answer(Err(SetError::new(ErrorCode::OutOfDiskSpace, error.to_string())));
+                    return Ok(());
+                }
+                joined => joined?,
+            }
         }
         if let Some(participant) = &mut self.participant {
             config.settings.set_id = Some(participant.set_id());

@@ -25,7 +25,7 @@ use crate::log::{HardState, Log, LogError, LogWrite};
 use crate::oplog::{optime, placed};
 use crate::optime::OpTime;
 use bytes::Bytes;
-use catalog::{Catalog, Collection, DocumentCursor, OperationContext, Receipts};
+use catalog::{Catalog, Collection, DocumentCursor, OperationContext, Receipts, Writer};
 use document::RawDocument;
 use recent::Recent;
 use records::failed;
@@ -76,7 +76,9 @@ impl StoreLog {
     pub fn open(catalog: &Arc<Catalog>, options: LogOptions) -> Result<Self, LogError> {
         let store = catalog.store().clone();
         let receipts = Receipts::default();
-        let context = OperationContext::writing(&store, &receipts);
+        // No client's limit holds: a member takes part also where its disk is nearly full.
+        let writing = OperationContext::writing(&store, &receipts);
+        let context = OperationContext { writer: Writer::Replication, ..writing };
         let made = pollster::block_on(catalog.create_oplog(&context, options.size_bytes));
         let collection = made.map_err(failed)?;
         let view = store.read_view();

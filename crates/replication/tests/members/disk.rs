@@ -95,7 +95,11 @@ impl MemberDisk {
 
     /// An engine with what is stable. It writes to the disk until `dead`; `reader` looks while it does.
     pub(crate) fn engine(&self, dead: Arc<AtomicBool>, reader: Arc<Reader>) -> Arc<dyn Engine> {
-        let memory = self.journal.lock().unwrap().stable.engine();
+        let mut journal = self.journal.lock().unwrap();
+        // Who starts finds no room, and waits for some.
+        (journal.refusals, journal.ends) = (0, false);
+        let memory = journal.stable.engine();
+        drop(journal);
         let recorder = Recorder { journal: Arc::clone(&self.journal), dead, reader };
         Arc::new(HookedEngine::new(memory, Arc::new(recorder)))
     }
@@ -195,8 +199,6 @@ impl MemberDisk {
         journal.make_stable(survivors);
         journal.tail.clear();
         (journal.waits_for_room, journal.has_ended) = (false, false);
-        // Who starts finds no room, and waits for some.
-        (journal.refusals, journal.ends) = (0, false);
     }
 }
 

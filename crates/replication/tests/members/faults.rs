@@ -47,7 +47,7 @@ impl World {
             11 | 12 => {
                 let node = &mut self.nodes[id];
                 node.full_until = self.now + Duration::from_millis(self.random.u64(1..4_000));
-                let refusals = [None, Some(self.random.u32(..8))][self.random.usize(..2)];
+                let refusals = [None, Some(1), Some(4), Some(16)][self.random.usize(..4)];
                 node.disk.fill(Some(Fullness { refusals, ends: self.random.u8(..4) == 0 }));
                 self.figures.full_disks += 1;
             }

@@ -68,6 +68,8 @@ impl World {
                 let mut asked = (*config).clone();
                 let count = asked.members.len();
                 let member = &mut asked.members[other % count];
+                // With a vote, who stays behind and never leads may alone have the end of the log.
+                let votes = votes && member.delay.is_zero();
                 member.votes = votes;
                 member.priority = if votes { f64::from(priority) } else { 0.0 };
                 return self.reconfigure(id, asked);

@@ -81,6 +81,8 @@ pub(crate) struct Figures {
     pub(crate) ended: usize,
     /// Copies that the others' logs did not go back to any more.
     pub(crate) outrun: usize,
+    /// Those of seeds in which nobody has kept too much.
+    pub(crate) outrun_within_bounds: usize,
     /// Processes that have kept their log for a member that copies,
     pub(crate) kept: usize,
     /// and how often that was too much.
@@ -107,6 +109,7 @@ impl AddAssign for Figures {
         self.refused += more.refused;
         self.ended += more.ended;
         self.outrun += more.outrun;
+        self.outrun_within_bounds += more.outrun_within_bounds;
         self.kept += more.kept;
         self.given_up += more.given_up;
         self.simulated += more.simulated;
@@ -227,6 +230,8 @@ impl World {
             let is_arbiter = arbiter == Some(id);
             let mut member = doc! { "_id": (id as i32), "host": (host(id)), "arbiterOnly": is_arbiter };
             if has_delay && id == 1 {
+                // With one it may alone have the end of the log, and it never leads: nobody would be elected.
+                member.push("votes", 0);
                 member.push("priority", 0);
                 member.push("secondaryDelaySecs", DELAY_SECS);
             }
@@ -276,7 +281,9 @@ impl World {
         }
         self.check_end();
         let Checker { writes, reads, views, .. } = self.checker;
-        Figures { writes, reads, views, terms: self.checker.terms(), simulated: self.now, ..self.figures }
+        let outrun_within_bounds = if self.figures.given_up == 0 { self.figures.outrun } else { 0 };
+        let (terms, simulated) = (self.checker.terms(), self.now);
+        Figures { writes, reads, views, terms, outrun_within_bounds, simulated, ..self.figures }
     }
 
     fn handle(&mut self, id: usize, epoch: u64, event: Event) {
