@@ -148,7 +148,7 @@ def test_the_oplog_is_kept_for_a_member_that_copies_under_load(replica_set, tmp_
     running.wait_until_healthy()
     running.assert_members_are_equal()
     assert late.log.read_text().count("the data are copied") == 1
-    assert max(figures["members"] for figures in kept) == 1 and kept[-1]["givenUp"] == 0
+    assert max(figures["members"] for figures in kept) >= 1 and kept[-1]["givenUp"] == 0
     assert max(figures["oplogBytes"] for figures in kept) > 1.2 * 2**20
     assert "kept beyond its size" in primary.log.read_text()
 

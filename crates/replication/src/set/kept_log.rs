@@ -54,7 +54,7 @@ impl LogNeed {
 /// What a member keeps of its log for others that copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeptLogFigures {
-    /// Members for which entries are kept, however many there are beyond the log's size.
+    /// Members that have said within the last minute that they need entries, which are there.
     pub members: usize,
     /// Bytes of operations in the log.
     pub bytes: u64,

@@ -30,6 +30,8 @@ use wire::ErrorCode;
 
 /// How often the log is looked at for what may go.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// A member that starts hears first from the others what they need of it: heartbeats come every two seconds.
+const TRIMS_AFTER_START: Duration = Duration::from_secs(3);
 
 /// What another member has said of itself.
 #[derive(Debug)]
@@ -153,7 +155,7 @@ impl Participant {
             chain: Chain::default(),
             arbiter,
             old_enough: 0,
-            trim_at: now.monotonic,
+            trim_at: now.monotonic + TRIMS_AFTER_START,
             kept_log: KeptLog::default(),
             catches_up,
             awaited_term: None,
