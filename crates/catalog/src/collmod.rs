@@ -162,9 +162,7 @@ fn modify_index(
     let wanted = parse_request(request)?;
     let mut spec = index.spec.clone();
     if let Some(seconds) = wanted.expire_after_seconds {
-        if index.spec.fields.len() > 1 || index.id == keys::ID_INDEX {
-            return Err(CatalogError::InvalidOptions("no expireAfterSeconds field to update".into()));
-        }
+        check_may_expire(definition, &index)?;
         if let Some(old) = spec.expire_after_seconds.replace(seconds) {
             reply.push("expireAfterSeconds_old", old);
         }
@@ -197,6 +195,21 @@ fn modify_index(
     // What no creation lets in, no opening of the catalog takes either.
     spec.check_combination()?;
     definition.change_index(index.id, |index| (spec, index.state, index.multikey.clone()))
+}
+
+/// Refuses `expireAfterSeconds` for what can be no TTL index.
+fn check_may_expire(definition: &CollectionDefinition, index: &IndexDefinition) -> Result<(), CatalogError> {
+    let refused = |message: &str| Err(CatalogError::InvalidOptions(message.into()));
+    if definition.is_capped() {
+        return refused("TTL indexes are not supported for capped collections.");
+    }
+    if index.id == keys::ID_INDEX {
+        return refused("the _id field does not support TTL indexes");
+    }
+    if index.spec.fields.len() > 1 {
+        return refused("TTL indexes are single-field indexes, compound indexes do not support TTL");
+    }
+    Ok(())
 }
 
 fn parse_request(request: RawDocument<'_>) -> Result<IndexRequest, CatalogError> {

@@ -35,7 +35,7 @@
 //! # Not here
 //!
 //! Choosing an index and running a plan (`query`, `commands`), replies and their error code names
-//! (`commands`), applying collations (stored only), deleting expired documents (nobody does yet).
+//! (`commands`), applying collations (stored only), when documents expire that have a TTL index (`commands`).
 
 mod catalog;
 mod change;
@@ -43,6 +43,7 @@ mod collection;
 mod collmod;
 mod definition;
 mod error;
+mod expiry;
 mod index_build;
 mod index_keys;
 mod index_spec;
@@ -67,6 +68,7 @@ pub use change::{Change, ChangeObserver};
 pub use collection::Collection;
 pub use definition::{CollectionDefinition, IndexDefinition, IndexState};
 pub use error::{CatalogError, DuplicateKey, ReadError, WriteError};
+pub use expiry::{ExpiryError, ExpiryFigures, ExpiryStep, ExpiryWalk};
 pub use index_build::BuildProgress;
 pub use index_keys::{MultikeyPaths, is_multikey};
 pub use index_spec::{FieldKind, IndexField, IndexSpec};

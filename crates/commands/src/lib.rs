@@ -35,6 +35,7 @@ mod snapshot_tests;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod ttl;
 #[cfg(test)]
 mod waits_tests;
 mod write;
@@ -46,3 +47,4 @@ use dispatch::{
 pub use aggregation::remove_unfinished_outputs;
 pub use own_collections::{expire_retryable_writes, prepare_own_collections, prepare_replicated};
 pub use server::{DataNode, ServiceContext};
+pub use ttl::{TtlMonitor, TtlSwitch};

@@ -5,6 +5,7 @@ use crate::error::CommandResult;
 use crate::exec::Spill;
 use crate::parameters::Parameters;
 use crate::replica_set::{SetMember, journaled, no_replica_set, refused};
+use crate::ttl::TtlFigures;
 use catalog::{Catalog, ChangeObserver, OperationContext, Receipts};
 use dispatch::command::Command;
 use dispatch::concern::{ReadConcern, WriteConcern};
@@ -35,6 +36,8 @@ pub struct DataNode {
     pub(crate) member: Option<SetMember>,
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
+    /// What has expired here.
+    pub(crate) ttl: TtlFigures,
 }
 
 impl DataNode {
@@ -185,6 +188,7 @@ impl DataNode {
             store: catalog.store().clone(),
             newest: ReadSource::Latest(catalog.store().clone()),
             retry_table: None,
+            ttl: TtlFigures::default(),
             catalog,
         }
     }

@@ -32,6 +32,7 @@ mod replica_set;
 mod serve;
 mod service;
 mod sizing;
+mod ttl;
 mod yaml;
 
 use clap::ArgMatches;

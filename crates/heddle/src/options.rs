@@ -209,6 +209,7 @@ mod tests {
         let options = parse(yaml, &["--setParameter", "ttlMonitorEnabled=false"]).expect("valid");
         assert_eq!(options.parameters.text(Parameter::LogPath), "/tmp/x");
         assert_eq!(options.given.get("setParameter"), Some(&doc! { "ttlMonitorEnabled": "false" }.into()));
+        assert!(!options.parameters.is_on(Parameter::TtlMonitorEnabled));
         parse("systemLog:\n  destination: file\n", &["--logpath", "/tmp/x"]).expect("valid");
     }
 
@@ -238,8 +239,9 @@ mod tests {
         );
         fails(
             "",
-            &["--setParameter", "ttlMonitorEnabled=true"],
-            "invalid value for parameter ttlMonitorEnabled: documents of TTL indexes are not deleted yet",
+            &["--setParameter", "ingressConnectionEstablishmentMaxQueueDepth=1"],
+            "invalid value for parameter ingressConnectionEstablishmentMaxQueueDepth: connections are not \
+            admitted by a rate; see overloadProtection and maxIncomingConnections",
         );
         fails(
             "systemLog:\n  destination: file\n",

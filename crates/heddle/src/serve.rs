@@ -10,6 +10,7 @@ use crate::pid_file::PidFile;
 use crate::replica_set::{self, RunningMember};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
+use crate::ttl::TtlThread;
 use crate::{EXIT_OPTIONS, allocator, fail};
 use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
@@ -148,6 +149,7 @@ struct Running {
     transport: Arc<transport::Server>,
     store: Store,
     member: Option<RunningMember>,
+    ttl: TtlThread,
     parameters: Arc<Parameters>,
     _pid_file: Option<PidFile>,
 }
@@ -220,7 +222,9 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
     log.started();
-    Ok(Running { server, transport, store, member, parameters: Arc::clone(parameters), _pid_file: pid_file })
+    let ttl = TtlThread::start(&server).map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
+    let parameters = Arc::clone(parameters);
+    Ok(Running { server, transport, store, member, ttl, parameters, _pid_file: pid_file })
 }
 
 /// SIGTERM and SIGINT end the server, the second one at once; SIGUSR1 begins a new log file.
@@ -372,6 +376,7 @@ impl Running {
         /// Time for interrupted operations to answer.
         const AFTER_INTERRUPT: Duration = Duration::from_secs(2);
         self.server.begin_shutdown();
+        self.ttl.stop();
         let interrupted = Arc::clone(&self.server);
         let timer = std::thread::Builder::new().name("shutdown-timer".into()).spawn(move || {
             std::thread::sleep(grace);
@@ -385,6 +390,7 @@ impl Running {
         }
         let report = self.transport.shutdown(grace + AFTER_INTERRUPT);
         self.server.timers.stop();
+        self.ttl.wait(AFTER_INTERRUPT);
         let closed = self.store.close();
         tracing::info!(target: "control", id = 20_565, forced = report.forced, abandoned = report.abandoned,
             "Now exiting");

@@ -40,11 +40,15 @@ pub enum Bug {
     CursorSurvivesSession,
     /// A view stays as it was defined first.
     ViewNotChanged,
+    /// What expires is deleted as the walk saw it, although it was changed meanwhile.
+    ExpiredWithoutLookingAgain,
+    /// The TTL index expires nothing.
+    TtlIndexExpiresNothing,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 19] = [
         Bug::AcknowledgedBeforeSync,
         Bug::SyncReportedEarly,
         Bug::IndexEntryLost,
@@ -62,6 +66,8 @@ impl Bug {
         Bug::CursorSurvivesKill,
         Bug::CursorSurvivesSession,
         Bug::ViewNotChanged,
+        Bug::ExpiredWithoutLookingAgain,
+        Bug::TtlIndexExpiresNothing,
     ];
 
     /// What the server is told instead of this command.
@@ -76,6 +82,18 @@ impl Bug {
             }
             Bug::ViewNotChanged if command.contains("collMod") => {
                 *command = document::doc! { "ping": 1, "$db": "admin" }
+            }
+            Bug::TtlIndexExpiresNothing if command.contains("createIndexes") => {
+                let late = i32::MAX;
+                let indexes = command.get("indexes").and_then(Value::as_array).unwrap_or_default().to_vec();
+                let later = indexes.into_iter().map(|index| match index {
+                    Value::Document(mut index) if index.contains("expireAfterSeconds") => {
+                        index.insert("expireAfterSeconds", late);
+                        Value::from(index)
+                    }
+                    other => other,
+                });
+                command.insert("indexes", later.collect::<Vec<_>>());
             }
             Bug::LimitLost => {
                 let stages = command.get("pipeline").and_then(Value::as_array).unwrap_or_default();

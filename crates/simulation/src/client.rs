@@ -2,6 +2,7 @@
 
 mod collections;
 mod ends;
+mod mortals;
 mod reads;
 mod together;
 mod views;
@@ -87,7 +88,7 @@ pub(crate) async fn run(world: Rc<World>, number: usize, seed: u64) {
 
 impl SimulatedClient {
     async fn act(&mut self) -> Done {
-        match self.random.below(130) {
+        match self.random.below(142) {
             0..13 => self.insert().await,
             13..27 => self.update_one().await,
             27..32 => self.update_many().await,
@@ -102,6 +103,7 @@ impl SimulatedClient {
             105..113 => self.kill_others().await,
             113..120 => self.use_view().await,
             120..130 => self.tail_some().await,
+            130..142 => self.use_mortals().await,
             _ => self.change_collection().await,
         }
     }

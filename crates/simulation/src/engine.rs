@@ -17,13 +17,26 @@ pub(crate) struct DiskHooks {
     dead: AtomicBool,
     /// What a stale read shows.
     stale: Mutex<Arc<dyn EngineReader>>,
+    expiry: Mutex<Expiry>,
+}
+
+/// Where the TTL monitor is.
+#[derive(Default)]
+struct Expiry {
+    /// It does something now.
+    runs: bool,
+    /// A step of it has begun.
+    is_in_step: bool,
+    /// What there was before the first write since then.
+    before: Option<Arc<dyn EngineReader>>,
 }
 
 /// Opens what the disk has.
 pub(crate) fn open(disk: &Arc<SimulatedDisk>) -> (Arc<DiskHooks>, HookedEngine<DiskHooks>) {
     let memory = disk.engine();
     let stale = Mutex::new(memory.pinned_reader());
-    let hooks = Arc::new(DiskHooks { disk: Arc::clone(disk), dead: AtomicBool::new(false), stale });
+    let (dead, expiry) = (AtomicBool::new(false), Mutex::default());
+    let hooks = Arc::new(DiskHooks { disk: Arc::clone(disk), dead, stale, expiry });
     (Arc::clone(&hooks), HookedEngine::new(memory, hooks))
 }
 
@@ -31,6 +44,26 @@ impl DiskHooks {
     /// From now on nothing reaches the disk.
     pub(crate) fn die(&self) {
         self.dead.store(true, Ordering::SeqCst);
+    }
+
+    /// Runs what the TTL monitor does now.
+    pub(crate) fn expires(&self, run: impl FnOnce()) {
+        self.expiry.lock().runs = true;
+        run();
+        self.expiry.lock().runs = false;
+    }
+
+    /// A step of the TTL monitor begins or has ended: what it reads from now on, it has not seen before.
+    pub(crate) fn expiry_step(&self, begins: bool) {
+        let mut expiry = self.expiry.lock();
+        (expiry.is_in_step, expiry.before) = (begins, None);
+    }
+
+    /// What the monitor sees if it does not look again at what it has found.
+    fn seen_before(&self) -> Option<Arc<dyn EngineReader>> {
+        let expiry = self.expiry.lock();
+        let looks_away = self.disk.has(Bug::ExpiredWithoutLookingAgain) && expiry.runs;
+        expiry.before.clone().filter(|_| looks_away)
     }
 
     fn check_alive(&self) -> Result<(), EngineFailure> {
@@ -48,6 +81,12 @@ impl DiskHooks {
     ) -> Result<u64, EngineFailure> {
         if self.disk.has(Bug::StaleRead) && self.disk.chance(100) {
             *self.stale.lock() = memory.pinned_reader();
+        }
+        if self.disk.has(Bug::ExpiredWithoutLookingAgain) {
+            let mut expiry = self.expiry.lock();
+            if expiry.is_in_step && expiry.before.is_none() {
+                expiry.before = Some(memory.pinned_reader());
+            }
         }
         let sequence = memory.write(units, counters)?;
         self.disk.record(units, counters);
@@ -137,7 +176,10 @@ impl EngineHooks for DiskHooks {
         if self.disk.has(Bug::StaleRead) && keyspace == Keyspace::Documents && self.disk.chance(30) {
             return self.stale.lock().get(keyspace, key, tier);
         }
-        reader.get(keyspace, key, tier)
+        match self.seen_before().filter(|_| keyspace == Keyspace::Documents) {
+            Some(before) => before.get(keyspace, key, tier),
+            None => reader.get(keyspace, key, tier),
+        }
     }
 
     fn before_next(

@@ -30,6 +30,7 @@ mod client;
 mod disk;
 mod engine;
 mod model;
+mod mortal;
 mod observer;
 mod random;
 mod server;

@@ -2,12 +2,16 @@
 
 use crate::model::State;
 use crate::server::Port;
-use crate::world::World;
+use crate::world::{World, now_ms};
 use document::{Document, Value, doc};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What is there from the beginning.
-pub(crate) const COLLECTIONS: [&str; 3] = ["private", "shared", "claims"];
+pub(crate) const COLLECTIONS: [&str; 4] = ["private", "shared", "claims", MORTAL];
+/// Whose documents expire.
+pub(crate) const MORTAL: &str = "mortal";
 
 /// Makes the collections and indexes that all clients use.
 pub(crate) async fn prepare(world: &Rc<World>) -> Result<(), String> {
@@ -22,6 +26,9 @@ pub(crate) async fn prepare(world: &Rc<World>) -> Result<(), String> {
             ],
         },
         doc! { "createIndexes": "claims", "indexes": [{ "key": { "k": 1 }, "name": "k", "unique": true }] },
+        doc! {
+            "createIndexes": MORTAL, "indexes": [{ "key": { "at": 1 }, "name": "at", "expireAfterSeconds": 0 }]
+        },
         doc! { "fsync": 1, "$db": "admin" },
     ];
     for command in commands {
@@ -67,17 +74,68 @@ pub(crate) async fn validate(world: &Rc<World>, port: &Port) -> Result<(), Strin
         if options.contains("viewOn") {
             continue;
         }
-        let report = succeed(world, port, doc! { "validate": (name.as_str()), "full": true }).await?;
-        if report.get("valid") != Some(&Value::Boolean(true)) {
-            return Err(format!("{name} is not valid: {report:?}"));
-        }
-        let count = succeed(world, port, doc! { "count": (name.as_str()) }).await?;
-        let found = find_all(world, port, &name, Document::new()).await?.len();
-        if count.get("n").and_then(crate::shared::integer) != Some(found as i64) {
-            return Err(format!("{name} has {found} documents and counts {count:?}"));
-        }
+        validate_one(world, port, &name).await?;
     }
     Ok(())
+}
+
+/// A collection's documents, indexes and counters agree.
+async fn validate_one(world: &Rc<World>, port: &Port, name: &str) -> Result<(), String> {
+    let report = succeed(world, port, doc! { "validate": name, "full": true }).await?;
+    if report.get("valid") != Some(&Value::Boolean(true)) {
+        return Err(format!("{name} is not valid: {report:?}"));
+    }
+    let count = succeed(world, port, doc! { "count": name }).await?;
+    let found = find_all(world, port, name, Document::new()).await?.len();
+    if count.get("n").and_then(crate::shared::integer) != Some(found as i64) {
+        return Err(format!("{name} has {found} documents and counts {count:?}"));
+    }
+    Ok(())
+}
+
+/// A client's documents that expire, by their ids.
+pub(crate) async fn mortals_of(
+    world: &Rc<World>,
+    port: &Port,
+    client: usize,
+) -> Result<BTreeMap<String, Document>, String> {
+    let found = find_all(world, port, MORTAL, doc! { "owner": (client as i64) }).await?;
+    let id = |document: &Document| document.get("_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok(found.into_iter().map(|document| (id(&document), document)).collect())
+}
+
+/// Lets the TTL monitor make passes until one has ended that began after this, and looks what they have left.
+pub(crate) async fn let_expire(world: &Rc<World>, port: &Port) -> Result<(), String> {
+    const ROUNDS_MAX: usize = 60;
+    const TURNS: usize = 40;
+    let moment_ms = now_ms();
+    let before = passes(world, port).await?;
+    for _ in 0..ROUNDS_MAX {
+        // One that runs may have begun before.
+        if passes(world, port).await? >= before + 2 {
+            for (number, mortals) in world.mortals.iter().enumerate() {
+                let found = mortals_of(world, port, number).await?;
+                mortals.borrow_mut().compare(&found, now_ms())?;
+                mortals.borrow().check_after_pass(&found, moment_ms)?;
+            }
+            return validate_one(world, port, MORTAL).await;
+        }
+        world.skip(Duration::from_secs(1));
+        for _ in 0..TURNS {
+            catalog::give_way().await;
+        }
+    }
+    Err("the TTL monitor makes no passes".to_owned())
+}
+
+async fn passes(world: &Rc<World>, port: &Port) -> Result<i64, String> {
+    let status = succeed(world, port, doc! { "serverStatus": 1, "none": 1, "metrics": 1 }).await?;
+    let section = |document: &Document, name: &str| match document.get(name) {
+        Some(Value::Document(section)) => section.clone(),
+        _ => Document::new(),
+    };
+    let ttl = section(&section(&status, "metrics"), "ttl");
+    ttl.get("passes").and_then(crate::shared::integer).ok_or_else(|| "passes are not counted".to_owned())
 }
 
 async fn collections(world: &Rc<World>, port: &Port) -> Result<Vec<(String, Document)>, String> {

@@ -5,7 +5,7 @@ use crate::disk::{Crash, RESERVE_BYTES, SimulatedDisk};
 use crate::engine::{self, DiskHooks};
 use crate::random::SeededRandom;
 use catalog::Catalog;
-use commands::{DataNode, ServiceContext};
+use commands::{DataNode, ServiceContext, TtlMonitor};
 use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{ClientLink, Host};
@@ -70,8 +70,22 @@ struct Running {
     server: Arc<ServiceContext>,
     hooks: Arc<DiskHooks>,
     background: StoreTasks,
+    /// The TTL monitor's endless work.
+    ttl: Pin<Box<dyn Future<Output = ()>>>,
     synced_at: Instant,
     governed_at: Instant,
+}
+
+/// What the thread of the TTL monitor does.
+async fn expire(server: Arc<ServiceContext>, hooks: Arc<DiskHooks>) {
+    let mut monitor = TtlMonitor::new();
+    loop {
+        hooks.expiry_step(true);
+        let next = monitor.step(&server).await;
+        hooks.expiry_step(false);
+        catalog::give_way().await;
+        server.sleep_until(next).await;
+    }
 }
 
 /// A server and its disk.
@@ -143,7 +157,8 @@ impl SimulatedServer {
             finish(&mut |context| prepare.as_mut().poll(context).map_err(|error| error.to_string()))?;
         }
         let now = ambient::now();
-        let running = Running { server, hooks, background, synced_at: now, governed_at: now };
+        let ttl = Box::pin(expire(Arc::clone(&server), Arc::clone(&hooks)));
+        let running = Running { server, hooks, background, ttl, synced_at: now, governed_at: now };
         *self.running.borrow_mut() = Some(running);
         self.starts.set(self.starts.get() + 1);
         Ok(())
@@ -168,6 +183,9 @@ impl SimulatedServer {
         };
         set(Parameter::LoopSlice, 1 + random.below(60));
         set(Parameter::ScanSlice, 50 + random.below(100));
+        set(Parameter::TtlMonitorSleep, 1);
+        set(Parameter::TtlIndexDeleteTargetDocs, random.below(4));
+        set(Parameter::TtlMonitorSubPassTarget, random.below(2));
         Arc::new(parameters)
     }
 
@@ -204,7 +222,7 @@ impl SimulatedServer {
     }
 
     /// Does what the threads would come to now: the journal at its interval, sooner when it is asked for and
-    /// `hurries`, the governor at its ticks, those who sleep at their times.
+    /// `hurries`, the governor at its ticks, those who sleep at their times, the TTL monitor.
     pub fn work(&self, hurries: bool) {
         let mut running = self.running.borrow_mut();
         let Some(running) = &mut *running else { return };
@@ -222,6 +240,11 @@ impl SimulatedServer {
             running.background.reclaim();
         }
         running.server.timers.wake_due();
+        running.hooks.expires(|| {
+            storage::commit_inline();
+            let ended = running.ttl.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(ended.is_pending(), "the TTL monitor never ends");
+        });
     }
 
     /// It ends like this; answers with how many batches are lost. Replies that are awaited are to be dropped

@@ -4,6 +4,7 @@ use crate::bug::Bug;
 use crate::client;
 use crate::disk::{Crash, Faults, SimulatedDisk};
 use crate::model::{Model, check_lost_end};
+use crate::mortal::Mortals;
 use crate::observer;
 use crate::random::SeededRandom;
 use crate::server::{Port, Reply, SimulatedServer};
@@ -28,6 +29,11 @@ const COMMANDS_MORE: u64 = 160;
 const STEPS_WITHOUT_PROGRESS_MAX: u64 = 5_000;
 const RECOVERY_POLLS_MAX: u64 = 200_000;
 
+/// The server's wall clock: milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    ambient::since_epoch().as_millis() as i64
+}
+
 /// What a run came to.
 #[derive(Debug)]
 pub struct Finding {
@@ -47,6 +53,8 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     pub(crate) models: Vec<RefCell<Model>>,
     pub(crate) shared: RefCell<Shared>,
+    /// Of each client the documents that expire.
+    pub(crate) mortals: Vec<RefCell<Mortals>>,
     /// Who holds what only one may hold, as far as it was acknowledged.
     pub(crate) claims: RefCell<BTreeMap<i64, String>>,
     pub(crate) bug: Option<Bug>,
@@ -70,6 +78,11 @@ impl World {
 
     pub(crate) fn elapsed(&self) -> Duration {
         self.simulation.elapsed()
+    }
+
+    /// Lets time pass.
+    pub(crate) fn skip(&self, time: Duration) {
+        self.simulation.advance(time);
     }
 
     /// A moment later than all before.
@@ -123,7 +136,8 @@ impl World {
         }
         let message = command.to_buf();
         // Numbers of operations are not the same in two runs.
-        let is_shown = !command.contains("currentOp") && !command.contains("killOp");
+        let hidden = ["currentOp", "killOp", "serverStatus"];
+        let is_shown = !hidden.iter().any(|name| command.contains(name));
         match is_shown {
             true => self.note(&format!("{name} -> {}", json::to_string(message.as_raw()))),
             false => self.note(&format!("{name} -> {:?}", command.first().map(|(command, _)| command))),
@@ -227,6 +241,7 @@ fn run_on_this_thread(seed: u64, bug: Option<Bug>) -> Finding {
         trace: Trace::new(),
         models: (0..clients).map(|_| RefCell::default()).collect(),
         shared: RefCell::default(),
+        mortals: (0..clients).map(|_| RefCell::default()).collect(),
         claims: RefCell::default(),
         bug,
         simulation,
@@ -315,7 +330,9 @@ impl Main {
         match self.random.below(1000) {
             0..700 => self.poll_one(),
             700..800 => world.node.turn_ended(),
-            800..995 => world.node.work(self.random.chance(500)),
+            800..992 => world.node.work(self.random.chance(500)),
+            // The TTL monitor sleeps for a second.
+            992..995 => world.skip(Duration::from_secs(1)),
             _ => self.new_faults(),
         }
         if world.step() > world.progress.get() + STEPS_WITHOUT_PROGRESS_MAX / 2 {
@@ -432,5 +449,11 @@ async fn recover(world: Rc<World>, crash: Crash) -> Result<(), String> {
     let documents = observer::shared_documents(&world, &port).await?;
     fates.push(world.shared.borrow_mut().recovered(crash, &documents)?);
     *world.claims.borrow_mut() = claims;
-    check_lost_end(&fates).map_err(|failure| format!("after {crash:?}: {failure}"))
+    check_lost_end(&fates).map_err(|failure| format!("after {crash:?}: {failure}"))?;
+    for (number, mortals) in world.mortals.iter().enumerate() {
+        let found = observer::mortals_of(&world, &port, number).await?;
+        let fate = mortals.borrow_mut().recovered(crash, &found, now_ms());
+        fate.map_err(|failure| format!("client {number} after {crash:?}: {failure}"))?;
+    }
+    observer::let_expire(&world, &port).await
 }

@@ -79,7 +79,7 @@ pub use error::StartError;
 pub(crate) use error::{ClosedBy, ConnectionError};
 pub use options::{ServerOptions, ServiceExecutor};
 pub use overload::{Overload, OverloadTarget};
-pub use pool::{PoolOptions, let_others_run};
+pub use pool::{PoolOptions, let_others_run, yield_to_requests};
 pub use server::{Server, ShutdownReport};
 pub use service::{NextRequest, Replies, RequestMessage, Service};
 pub(crate) use session::SessionControl;

@@ -6,6 +6,7 @@ mod changes;
 mod concurrency;
 mod ddl;
 mod dropped;
+mod expiry;
 mod handover;
 mod model;
 mod oplog;

@@ -261,6 +261,7 @@ fn heddle(server: &Arc<ServiceContext>) -> Document {
             "state": (space.state.name()), "totalBytes": (space.total_bytes as i64),
             "freeBytes": (space.free_bytes as i64), "reserveBytes": (space.reserve_bytes as i64),
         },
+        "ttl": (server.node.ttl.work()),
     };
     if let Some(reason) = commit.breakdown {
         section.push("breakdown", reason);
@@ -306,7 +307,7 @@ fn metrics(server: &Arc<ServiceContext>) -> Document {
                 "total": (counters.collection_scans.get() as i64) },
         },
         "getLastError": { "wtime": { "num": 0, "totalMillis": 0 }, "wtimeouts": 0_i64 },
-        "ttl": { "deletedDocuments": 0_i64, "passes": 0_i64 },
+        "ttl": (server.node.ttl.metrics()),
     };
     if let Some(repl) = replication::metrics(server) {
         metrics.push("repl", repl);

@@ -18,7 +18,6 @@ pub struct Absent {
 
 const ADMISSION: &str =
     "connections are not admitted by a rate; see overloadProtection and maxIncomingConnections";
-const TTL: &str = "documents of TTL indexes are not deleted yet";
 
 /// All of them, by name.
 pub static ABSENT: &[Absent] = &[
@@ -26,8 +25,6 @@ pub static ABSENT: &[Absent] = &[
     absent("ingressConnectionEstablishmentMaxQueueDepth", Value::Int32(0), ADMISSION),
     absent("ingressConnectionEstablishmentRateLimiterEnabled", Value::Boolean(false), ADMISSION),
     absent("ingressConnectionEstablishmentRatePerSec", Value::Int32(i32::MAX), ADMISSION),
-    absent("ttlMonitorEnabled", Value::Boolean(false), TTL),
-    absent("ttlMonitorSleepSecs", Value::Int32(60), TTL),
 ];
 
 const fn absent(name: &'static str, value: Value, reason: &'static str) -> Absent {
@@ -78,16 +75,18 @@ mod tests {
 
     #[test]
     fn only_the_value_it_has_is_taken() {
-        let enabled = Absent::by_name("ttlMonitorEnabled").expect("a parameter of others");
+        const LIMITER: &str = "ingressConnectionEstablishmentRateLimiterEnabled";
+        let enabled = Absent::by_name(LIMITER).expect("a parameter of others");
         assert_eq!(enabled.keep(RawValue::Boolean(false)), Ok(()));
         assert_eq!(enabled.keep(RawValue::Int32(0)), Ok(()));
         assert_eq!(enabled.keep_text("false"), Ok(()));
-        let refused = enabled.keep_text("true").expect_err("nothing is deleted");
-        assert_eq!(refused.to_string(), format!("invalid value for parameter ttlMonitorEnabled: {TTL}"));
+        let refused = enabled.keep_text("true").expect_err("nothing is limited");
+        assert_eq!(refused.to_string(), format!("invalid value for parameter {LIMITER}: {ADMISSION}"));
         assert_eq!(enabled.keep(RawValue::Boolean(true)), Err(refused));
-        let sleep = Absent::by_name("ttlMonitorSleepSecs").expect("a parameter of others");
-        assert_eq!((sleep.keep(RawValue::Double(60.0)), sleep.keep_text("60")), (Ok(()), Ok(())));
-        assert!(sleep.keep(RawValue::Int32(1)).is_err() && sleep.keep(RawValue::String("60")).is_err());
+        let depth = Absent::by_name("ingressConnectionEstablishmentMaxQueueDepth");
+        let depth = depth.expect("a parameter of others");
+        assert_eq!((depth.keep(RawValue::Double(0.0)), depth.keep_text("0")), (Ok(()), Ok(())));
+        assert!(depth.keep(RawValue::Int32(1)).is_err() && depth.keep(RawValue::String("0")).is_err());
     }
 
     #[test]

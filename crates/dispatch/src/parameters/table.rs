@@ -297,6 +297,22 @@ parameters! {
         "The most threads of each pool; 0 for four per core, and 16 at least.";
     PoolMinThreads "servicePoolMinThreads" integer(1, 0, 4096), "threads", runtime(),
         "Threads of each pool that are kept although they have nothing to do.";
+    TtlIndexDeleteTargetDocs "ttlIndexDeleteTargetDocs" integer(50_000, 0, i64::MAX), "documents", runtime(),
+        "So many expired documents of one TTL index are deleted before the next index has its turn; 0 for no \
+        bound.";
+    TtlIndexDeleteTargetTime "ttlIndexDeleteTargetTimeMS" integer(1_000, 0, i64::MAX), "ms", runtime(),
+        "Expired documents of one TTL index are deleted for so long before the next index has its turn; 0 \
+        for no bound.";
+    TtlMonitorBatchDeletes "ttlMonitorBatchDeletes" on(), "", runtime(),
+        "TTL indexes have turns, within the two bounds `ttlIndexDeleteTarget…`. Off: what has expired by one \
+        of them is deleted to its end before the next one's.";
+    TtlMonitorEnabled "ttlMonitorEnabled" on(), "", runtime(),
+        "Documents that have expired by a TTL index are deleted. Off ends a pass that runs.";
+    TtlMonitorSleep "ttlMonitorSleepSecs" integer(60, 1, i32::MAX as i64), "s", runtime(),
+        "Time between two passes over all TTL indexes.";
+    TtlMonitorSubPassTarget "ttlMonitorSubPassTargetSecs" integer(60, 0, i32::MAX as i64), "s", runtime(),
+        "After so long a pass looks which TTL indexes there are, and goes on with those that have more to \
+        delete.";
     UnreadRepliesMax "unreadRepliesMaxBytes" integer(0, 0, i64::MAX), "bytes", runtime(),
         "Memory for replies that clients have not taken, over all connections. Beyond it requests wait, and \
         the connections that have taken nothing for longest are ended. 0 takes a sixteenth of the memory \

@@ -44,6 +44,13 @@ pub(crate) const NICENESS: i32 = 10;
 /// milliseconds, which count ten times for a nicer thread, that is a hundred times what it has used: where
 /// the processors are full, it would wait for tenths of a second. So it has the shortest slice there is.
 const SLICE: Duration = Duration::from_micros(100);
+
+/// Lets the calling thread, which works in the background for nobody in particular, yield to others as those do
+/// that compute for long.
+pub fn yield_to_requests() {
+    niceness::shift(NICENESS);
+    niceness::set_slice(SLICE);
+}
 /// Scans and aggregations recurse no deeper than requests do elsewhere.
 pub(crate) const STACK_BYTES: usize = 8 * 1024 * 1024;
 

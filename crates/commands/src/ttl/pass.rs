@@ -1,0 +1,278 @@
+//! One pass over all TTL indexes, and whose turn it is within it.
+
+use crate::parameters::{Parameter, Parameters};
+use crate::server::ServiceContext;
+use catalog::{
+    Collection, CollectionId, ExpiryError, ExpiryFigures, ExpiryStep, ExpiryWalk, IndexId, Receipts,
+};
+use hashbrown::{HashMap, HashSet};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Documents of one step at most: those of one write unit.
+const UNIT_DOCUMENTS_MAX: u64 = if cfg!(test) { 64 } else { 1024 };
+/// The collection was dropped.
+const QUERY_PLAN_KILLED: i32 = 175;
+
+/// Which index of which collection; neither number is used twice.
+type TtlIndexId = (CollectionId, IndexId);
+
+/// Where a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PassStep {
+    /// There is more to do from then on.
+    Continues { at: Instant },
+    /// What had expired when the pass began is gone, as far as it could be deleted.
+    Ended,
+}
+
+/// A pass on its way.
+#[derive(Debug)]
+pub(super) struct Pass {
+    /// What had expired then is deleted, in milliseconds since 1970: a pass ends however much expires while
+    /// it runs.
+    moment_ms: i64,
+    began: Instant,
+    sub_pass_began: Instant,
+    /// Those that have their turn in this round; the first one has it now.
+    round: VecDeque<TtlTask>,
+    /// Those that have another one in the next round.
+    next_round: Vec<TtlTask>,
+    /// Those that have nothing left, or have failed.
+    done: HashSet<TtlIndexId>,
+    deleted: u64,
+    indexes: u64,
+}
+
+/// What is left to do for one index.
+#[derive(Debug)]
+pub(super) struct TtlTask {
+    collection: Arc<Collection>,
+    walk: ExpiryWalk,
+    /// When its turn began, and how many documents it had deleted then.
+    turn: Option<(Instant, u64)>,
+    /// Nothing is done for it before.
+    rests_until: Instant,
+}
+
+/// How much one turn deletes.
+#[derive(Debug, Clone, Copy)]
+struct TurnBounds {
+    documents: u64,
+    time: Duration,
+}
+
+impl TurnBounds {
+    fn of(parameters: &Parameters) -> Self {
+        let is_bounded = parameters.is_on(Parameter::TtlMonitorBatchDeletes);
+        let bound = |parameter| match parameters.unsigned(parameter) {
+            bound @ 1.. if is_bounded => bound,
+            _ => u64::MAX,
+        };
+        TurnBounds {
+            documents: bound(Parameter::TtlIndexDeleteTargetDocs),
+            time: Duration::from_millis(bound(Parameter::TtlIndexDeleteTargetTime)),
+        }
+    }
+}
+
+/// How long an index's work rests before its next unit, after one that has moved so many bytes: the one place
+/// that is asked whether it may run now, and at which rate. All that runs in the background shares the I/O
+/// budget.
+fn rest_before_next_unit(server: &ServiceContext, _index: &TtlTask, moved_bytes: u64) -> Duration {
+    match moved_bytes {
+        0 => Duration::ZERO,
+        bytes => server.node.store.background_pause(bytes),
+    }
+}
+
+impl TtlTask {
+    fn new(collection: Arc<Collection>, index: IndexId, moment_ms: i64) -> Self {
+        TtlTask {
+            collection,
+            walk: ExpiryWalk::new(index, moment_ms),
+            turn: None,
+            rests_until: ambient::now(),
+        }
+    }
+
+    fn id(&self) -> TtlIndexId {
+        (self.collection.id(), self.walk.index())
+    }
+
+    /// Whether it has had its turn.
+    fn has_had_turn(&self, bounds: TurnBounds) -> bool {
+        self.turn.is_some_and(|(began, before)| {
+            self.walk.figures().deleted - before >= bounds.documents || ambient::elapsed(began) >= bounds.time
+        })
+    }
+
+    /// One step of its walk.
+    async fn step(&mut self, server: &ServiceContext, bounds: TurnBounds) -> Result<ExpiryStep, ExpiryError> {
+        let before = self.walk.figures();
+        let (_, had) = *self.turn.get_or_insert_with(|| (ambient::now(), before.deleted));
+        let left = bounds.documents.saturating_sub(before.deleted - had).min(UNIT_DOCUMENTS_MAX);
+        let receipts = Receipts::default();
+        let writing = server.node.writing(&receipts);
+        // In a box: a member's thread waits in it for the others.
+        let result = Box::pin(self.walk.step(&writing, &self.collection, left as usize)).await;
+        let after = self.walk.figures();
+        count(server, before, after);
+        self.rests_until = ambient::now() + rest_before_next_unit(server, self, after.bytes - before.bytes);
+        result
+    }
+}
+
+fn count(server: &ServiceContext, before: ExpiryFigures, after: ExpiryFigures) {
+    let figures = &server.node.ttl;
+    figures.deleted_documents.add(after.deleted - before.deleted);
+    figures.examined_keys.add(after.keys - before.keys);
+    figures.examined_documents.add(after.documents - before.documents);
+}
+
+impl Pass {
+    pub(super) fn begin(server: &ServiceContext) -> Self {
+        let now = ambient::now();
+        let mut pass = Pass {
+            moment_ms: server.now_ms(),
+            began: now,
+            sub_pass_began: now,
+            round: VecDeque::new(),
+            next_round: Vec::new(),
+            done: HashSet::new(),
+            deleted: 0,
+            indexes: 0,
+        };
+        pass.begin_sub_pass(server);
+        pass
+    }
+
+    /// Looks which TTL indexes there are. Walks that have begun go on where they are.
+    fn begin_sub_pass(&mut self, server: &ServiceContext) {
+        server.node.ttl.sub_passes.add(1);
+        self.sub_pass_began = ambient::now();
+        let begun = self.round.drain(..).chain(self.next_round.drain(..));
+        let mut begun: HashMap<TtlIndexId, TtlTask> = begun.map(|task| (task.id(), task)).collect();
+        let state = server.node.catalog.state();
+        let mut collections: Vec<&Arc<Collection>> =
+            state.collections().filter(|collection| !collection.is_oplog()).collect();
+        collections.sort_by_key(|collection| collection.id());
+        for collection in collections {
+            let definition = collection.definition();
+            for index in definition.indexes.iter().filter(|index| index.is_ttl()) {
+                let id = (collection.id(), index.id);
+                if self.done.contains(&id) {
+                    continue;
+                }
+                if !index.orders_dates() || definition.is_capped() {
+                    self.skip(server, id, &definition.namespace.to_string(), &index.spec.name);
+                    continue;
+                }
+                let task = begun
+                    .remove(&id)
+                    .unwrap_or_else(|| TtlTask::new(Arc::clone(collection), index.id, self.moment_ms));
+                self.round.push_back(task);
+            }
+        }
+    }
+
+    fn skip(&mut self, server: &ServiceContext, id: TtlIndexId, namespace: &str, index: &str) {
+        server.node.ttl.invalid_index_skips.add(1);
+        self.done.insert(id);
+        tracing::debug!(target: "INDEX", id = 22_541, namespace, index,
+            "No document expires by an index that does not have the dates of one field in order");
+    }
+
+    /// One unit of the index whose turn it is.
+    pub(super) async fn step(&mut self, server: &ServiceContext) -> PassStep {
+        let bounds = TurnBounds::of(&server.parameters);
+        let Some(mut task) = self.round.pop_front() else { return self.end_round(server) };
+        if task.rests_until > ambient::now() {
+            return self.let_another_one_go_first(task);
+        }
+        let deleted = task.walk.figures().deleted;
+        let result = task.step(server, bounds).await;
+        self.deleted += task.walk.figures().deleted - deleted;
+        match result {
+            Ok(ExpiryStep::Continues) if task.has_had_turn(bounds) => {
+                task.turn = None;
+                self.next_round.push(task);
+            }
+            Ok(ExpiryStep::Continues) => self.round.push_front(task),
+            Ok(ExpiryStep::Ended) => self.finish(&task),
+            Err(error) => {
+                tell_failure(server, &task, &error);
+                self.finish(&task);
+            }
+        }
+        PassStep::Continues { at: ambient::now() }
+    }
+
+    /// The first one rests: the next one that does not is in front of it now, if there is one.
+    fn let_another_one_go_first(&mut self, resting: TtlTask) -> PassStep {
+        let now = ambient::now();
+        let mut at = resting.rests_until;
+        self.round.push_front(resting);
+        match self.round.iter().position(|task| task.rests_until <= now) {
+            Some(position) => {
+                let ready = self.round.remove(position).expect("its position was just found");
+                self.round.push_front(ready);
+                at = now;
+            }
+            None => at = self.round.iter().map(|task| task.rests_until).fold(at, Instant::min),
+        }
+        PassStep::Continues { at }
+    }
+
+    fn finish(&mut self, task: &TtlTask) {
+        let figures = task.walk.figures();
+        self.done.insert(task.id());
+        if figures.deleted > 0 {
+            self.indexes += 1;
+            let definition = task.collection.definition();
+            let index = definition.index_by_id(task.walk.index()).map(|index| index.spec.name.as_str());
+            tracing::debug!(target: "INDEX", id = 5_479_200, namespace = %definition.namespace, index,
+                num_deleted = figures.deleted, keys_examined = figures.keys,
+                "Deleted expired documents using index");
+        }
+    }
+
+    fn end_round(&mut self, server: &ServiceContext) -> PassStep {
+        if self.next_round.is_empty() {
+            return self.end(server);
+        }
+        let target = Duration::from_secs(server.parameters.unsigned(Parameter::TtlMonitorSubPassTarget));
+        match ambient::elapsed(self.sub_pass_began) >= target {
+            true => self.begin_sub_pass(server),
+            false => self.round.extend(self.next_round.drain(..)),
+        }
+        PassStep::Continues { at: ambient::now() }
+    }
+
+    fn end(&self, server: &ServiceContext) -> PassStep {
+        server.node.ttl.passes.add(1);
+        if self.deleted > 0 {
+            tracing::info!(target: "INDEX", id = 5_479_208, num_deleted = self.deleted, indexes = self.indexes,
+                duration_millis = ambient::elapsed(self.began).as_millis() as u64, "TTL pass deleted documents");
+        }
+        PassStep::Ended
+    }
+
+    /// The monitor was switched off, or this is no primary any more. What is left is found by the next pass,
+    /// wherever that is.
+    pub(super) fn end_early(self) {
+        tracing::info!(target: "INDEX", id = 5_479_209, num_deleted = self.deleted,
+            duration_millis = ambient::elapsed(self.began).as_millis() as u64, "TTL pass ended early");
+    }
+}
+
+/// Says why an index has nothing deleted in this pass any more; nothing where that is as it should be.
+fn tell_failure(server: &ServiceContext, task: &TtlTask, error: &ExpiryError) {
+    if error.code() == QUERY_PLAN_KILLED || server.node.replays() || server.is_shutting_down() {
+        return;
+    }
+    let definition = task.collection.definition();
+    tracing::warn!(target: "INDEX", id = 5_400_703, namespace = %definition.namespace, code = error.code(),
+        %error, "Error running TTL job on collection: the next pass tries again");
+}

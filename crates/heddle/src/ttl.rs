@@ -1,0 +1,81 @@
+//! The thread that deletes what has expired by TTL indexes: it calls the monitor, and sleeps in between.
+
+use commands::{ServiceContext, TtlMonitor, TtlSwitch};
+use dispatch::parameters::Parameter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// What the thread is told while it sleeps.
+#[derive(Debug, Clone, Copy)]
+enum Message {
+    /// Another length of sleep is wanted.
+    Look,
+    Stop,
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub(crate) struct TtlThread {
+    messages: Sender<Message>,
+    switch: TtlSwitch,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
+}
+
+impl TtlThread {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn start(server: &Arc<ServiceContext>) -> std::io::Result<Self> {
+        let ((messages, told), (alive, ended)) = (channel(), channel());
+        let watching = messages.clone();
+        server.parameters.watch(Parameter::TtlMonitorSleep, move |_| {
+            // Nobody hears of it who has ended.
+            let _ = watching.send(Message::Look);
+            Ok(())
+        });
+        let monitor = TtlMonitor::new();
+        let switch = monitor.switch();
+        let server = Arc::downgrade(server);
+        std::thread::Builder::new().name("ttl".into()).spawn(move || {
+            let _alive: Sender<()> = alive;
+            transport::yield_to_requests();
+            run(&server, monitor, &told);
+        })?;
+        Ok(TtlThread { messages, switch, ended })
+    }
+
+    /// Tells it to end after the unit that it writes now.
+    pub(crate) fn stop(&self) {
+        self.switch.end();
+        let _ = self.messages.send(Message::Stop);
+    }
+
+    /// Waits until it has ended, for so long at most.
+    pub(crate) fn wait(&self, at_most: Duration) {
+        if self.ended.recv_timeout(at_most) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!(target: "INDEX", id = 5_479_210, "The TTL monitor still waits for a write");
+        }
+    }
+}
+
+fn run(server: &Weak<ServiceContext>, mut monitor: TtlMonitor, told: &Receiver<Message>) {
+    loop {
+        let Some(server) = server.upgrade() else { return };
+        let step = catch_unwind(AssertUnwindSafe(|| pollster::block_on(monitor.step(&server))));
+        let next = step.unwrap_or_else(|_| {
+            // The log has where it was. The next pass begins anew.
+            server.counters.regular_asserts.add(1);
+            monitor.give_up_pass();
+            Instant::now()
+        });
+        drop(server);
+        match told.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(Message::Look) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
