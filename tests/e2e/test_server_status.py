@@ -104,7 +104,7 @@ SERVER_STATUS = {
         "document": {name: long for name in ("deleted", "inserted", "returned", "updated")},
         "operation": {"scanAndOrder": long, "writeConflicts": long},
         "queryExecutor": {"scanned": long, "scannedObjects": long, "collectionScans": {"nonTailable": long, "total": long}},
-        "ttl": {"deletedDocuments": long, "passes": long},
+        "ttl": {name: long for name in ("deletedDocuments", "invalidTTLIndexSkips", "passes", "subPasses")},
     },
     "ok": whole,
 }

@@ -129,7 +129,7 @@ impl IndexDefinition {
             SortOrder::Descending => DueEntries {
                 lower: key(last_ms, &[]),
                 upper: key(i64::MIN, &[BEHIND_VALUE]),
-                oldest_first: Direction::Reverse,
+                oldest_first: Direction::Backward,
             },
         })
     }
@@ -205,7 +205,7 @@ impl ExpiryWalk {
         match (due.oldest_first, &self.position) {
             (_, None) => {}
             (Direction::Forward, Some(position)) => due.lower = [position, [0].as_slice()].concat(),
-            (Direction::Reverse, Some(position)) => due.upper.clone_from(position),
+            (Direction::Backward, Some(position)) => due.upper.clone_from(position),
         }
         // What is written from here on is read again under the latch.
         let as_of = context.view.sequence();

@@ -3,12 +3,12 @@
 //! ```text
 //!  asleep ──ttlMonitorSleepSecs──▶ pass: what had expired when it began
 //!                                    └▶ sub-passes: which TTL indexes are there? those that are not done yet
-//!                                          └▶ rounds: each index has a turn
+//!                                          └▶ rounds: each index has a quantum
 //!                                                └▶ units of a walk over its entries (`catalog::ExpiryWalk`)
 //! ```
 //! * *pass*: over all TTL indexes, until nothing is left of what had expired at its beginning.
 //! * *sub-pass*: a part of it, after which new indexes take part (`ttlMonitorSubPassTargetSecs`).
-//! * *turn*: as much as one index deletes before the next one's (`ttlIndexDeleteTargetDocs` and `…TimeMS`), so
+//! * *quantum*: as much as is deleted for one index before the next one (`ttlIndexDeleteTargetDocs` and `…TimeMS`), so
 //!   that a long one keeps nobody waiting.
 //!
 //! The monitor is called step by step ([`TtlMonitor::step`]): `heddle` does it on a thread of low priority, a

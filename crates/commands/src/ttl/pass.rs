@@ -1,4 +1,4 @@
-//! One pass over all TTL indexes, and whose turn it is within it.
+//! One pass over all TTL indexes, and which of them is worked on.
 
 use crate::parameters::{Parameter, Parameters};
 use crate::server::ServiceContext;
@@ -35,9 +35,11 @@ pub(super) struct Pass {
     moment_ms: i64,
     began: Instant,
     sub_pass_began: Instant,
-    /// Those that have their turn in this round; the first one has it now.
+    /// Nothing is done before.
+    rests_until: Instant,
+    /// Those whose quantum of this round is not used up; the first one is worked on.
     round: VecDeque<TtlTask>,
-    /// Those that have another one in the next round.
+    /// Those that go on in the next round.
     next_round: Vec<TtlTask>,
     /// Those that have nothing left, or have failed.
     done: HashSet<TtlIndexId>,
@@ -50,37 +52,35 @@ pub(super) struct Pass {
 pub(super) struct TtlTask {
     collection: Arc<Collection>,
     walk: ExpiryWalk,
-    /// When its turn began, and how many documents it had deleted then.
-    turn: Option<(Instant, u64)>,
-    /// Nothing is done for it before.
-    rests_until: Instant,
+    /// When its quantum began, and how many documents it had deleted then.
+    quantum: Option<(Instant, u64)>,
 }
 
-/// How much one turn deletes.
+/// How much is deleted for one index before the next one.
 #[derive(Debug, Clone, Copy)]
-struct TurnBounds {
+struct Quantum {
     documents: u64,
     time: Duration,
 }
 
-impl TurnBounds {
+impl Quantum {
     fn of(parameters: &Parameters) -> Self {
         let is_bounded = parameters.is_on(Parameter::TtlMonitorBatchDeletes);
         let bound = |parameter| match parameters.unsigned(parameter) {
             bound @ 1.. if is_bounded => bound,
             _ => u64::MAX,
         };
-        TurnBounds {
+        Quantum {
             documents: bound(Parameter::TtlIndexDeleteTargetDocs),
             time: Duration::from_millis(bound(Parameter::TtlIndexDeleteTargetTime)),
         }
     }
 }
 
-/// How long an index's work rests before its next unit, after one that has moved so many bytes: the one place
-/// that is asked whether it may run now, and at which rate. All that runs in the background shares the I/O
+/// How long the pass rests after a unit of this index that has moved so many bytes: the one place that is asked
+/// whether an index's work may go on now, and at which rate. All that runs in the background shares the I/O
 /// budget.
-fn rest_before_next_unit(server: &ServiceContext, _index: &TtlTask, moved_bytes: u64) -> Duration {
+fn rest_after_unit(server: &ServiceContext, _index: &TtlTask, moved_bytes: u64) -> Duration {
     match moved_bytes {
         0 => Duration::ZERO,
         bytes => server.node.store.background_pause(bytes),
@@ -89,29 +89,24 @@ fn rest_before_next_unit(server: &ServiceContext, _index: &TtlTask, moved_bytes:
 
 impl TtlTask {
     fn new(collection: Arc<Collection>, index: IndexId, moment_ms: i64) -> Self {
-        TtlTask {
-            collection,
-            walk: ExpiryWalk::new(index, moment_ms),
-            turn: None,
-            rests_until: ambient::now(),
-        }
+        TtlTask { collection, walk: ExpiryWalk::new(index, moment_ms), quantum: None }
     }
 
     fn id(&self) -> TtlIndexId {
         (self.collection.id(), self.walk.index())
     }
 
-    /// Whether it has had its turn.
-    fn has_had_turn(&self, bounds: TurnBounds) -> bool {
-        self.turn.is_some_and(|(began, before)| {
+    /// Whether its quantum is used up.
+    fn has_used(&self, bounds: Quantum) -> bool {
+        self.quantum.is_some_and(|(began, before)| {
             self.walk.figures().deleted - before >= bounds.documents || ambient::elapsed(began) >= bounds.time
         })
     }
 
     /// One step of its walk.
-    async fn step(&mut self, server: &ServiceContext, bounds: TurnBounds) -> Result<ExpiryStep, ExpiryError> {
+    async fn step(&mut self, server: &ServiceContext, bounds: Quantum) -> Result<ExpiryStep, ExpiryError> {
         let before = self.walk.figures();
-        let (_, had) = *self.turn.get_or_insert_with(|| (ambient::now(), before.deleted));
+        let (_, had) = *self.quantum.get_or_insert_with(|| (ambient::now(), before.deleted));
         let left = bounds.documents.saturating_sub(before.deleted - had).min(UNIT_DOCUMENTS_MAX);
         let receipts = Receipts::default();
         let writing = server.node.writing(&receipts);
@@ -119,7 +114,6 @@ impl TtlTask {
         let result = Box::pin(self.walk.step(&writing, &self.collection, left as usize)).await;
         let after = self.walk.figures();
         count(server, before, after);
-        self.rests_until = ambient::now() + rest_before_next_unit(server, self, after.bytes - before.bytes);
         result
     }
 }
@@ -138,6 +132,7 @@ impl Pass {
             moment_ms: server.now_ms(),
             began: now,
             sub_pass_began: now,
+            rests_until: now,
             round: VecDeque::new(),
             next_round: Vec::new(),
             done: HashSet::new(),
@@ -184,19 +179,21 @@ impl Pass {
             "No document expires by an index that does not have the dates of one field in order");
     }
 
-    /// One unit of the index whose turn it is.
+    /// One unit of the first index.
     pub(super) async fn step(&mut self, server: &ServiceContext) -> PassStep {
-        let bounds = TurnBounds::of(&server.parameters);
-        let Some(mut task) = self.round.pop_front() else { return self.end_round(server) };
-        if task.rests_until > ambient::now() {
-            return self.let_another_one_go_first(task);
+        let bounds = Quantum::of(&server.parameters);
+        if self.rests_until > ambient::now() {
+            return PassStep::Continues { at: self.rests_until };
         }
-        let deleted = task.walk.figures().deleted;
+        let Some(mut task) = self.round.pop_front() else { return self.end_round(server) };
+        let before = task.walk.figures();
         let result = task.step(server, bounds).await;
-        self.deleted += task.walk.figures().deleted - deleted;
+        let after = task.walk.figures();
+        self.deleted += after.deleted - before.deleted;
+        self.rests_until = ambient::now() + rest_after_unit(server, &task, after.bytes - before.bytes);
         match result {
-            Ok(ExpiryStep::Continues) if task.has_had_turn(bounds) => {
-                task.turn = None;
+            Ok(ExpiryStep::Continues) if task.has_used(bounds) => {
+                task.quantum = None;
                 self.next_round.push(task);
             }
             Ok(ExpiryStep::Continues) => self.round.push_front(task),
@@ -206,23 +203,7 @@ impl Pass {
                 self.finish(&task);
             }
         }
-        PassStep::Continues { at: ambient::now() }
-    }
-
-    /// The first one rests: the next one that does not is in front of it now, if there is one.
-    fn let_another_one_go_first(&mut self, resting: TtlTask) -> PassStep {
-        let now = ambient::now();
-        let mut at = resting.rests_until;
-        self.round.push_front(resting);
-        match self.round.iter().position(|task| task.rests_until <= now) {
-            Some(position) => {
-                let ready = self.round.remove(position).expect("its position was just found");
-                self.round.push_front(ready);
-                at = now;
-            }
-            None => at = self.round.iter().map(|task| task.rests_until).fold(at, Instant::min),
-        }
-        PassStep::Continues { at }
+        PassStep::Continues { at: self.rests_until }
     }
 
     fn finish(&mut self, task: &TtlTask) {

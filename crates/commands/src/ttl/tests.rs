@@ -103,7 +103,7 @@ fn a_long_index_does_not_keep_a_short_one_waiting() {
 }
 
 #[test]
-fn turns_end_by_time_as_well() {
+fn a_quantum_ends_by_time_as_well() {
     let server = server();
     let client = TestClient::of(&server);
     for collection in ["long", "short"] {
@@ -118,7 +118,7 @@ fn turns_end_by_time_as_well() {
         step(&mut monitor, &server);
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert!(count(&server, "long") > 0, "a turn lasted for longer than a millisecond");
+    assert!(count(&server, "long") > 0, "it lasted for longer than a millisecond");
 }
 
 #[test]

@@ -298,14 +298,14 @@ parameters! {
     PoolMinThreads "servicePoolMinThreads" integer(1, 0, 4096), "threads", runtime(),
         "Threads of each pool that are kept although they have nothing to do.";
     TtlIndexDeleteTargetDocs "ttlIndexDeleteTargetDocs" integer(50_000, 0, i64::MAX), "documents", runtime(),
-        "So many expired documents of one TTL index are deleted before the next index has its turn; 0 for no \
+        "So many expired documents of one TTL index are deleted before those of the next one; 0 for no \
         bound.";
     TtlIndexDeleteTargetTime "ttlIndexDeleteTargetTimeMS" integer(1_000, 0, i64::MAX), "ms", runtime(),
-        "Expired documents of one TTL index are deleted for so long before the next index has its turn; 0 \
-        for no bound.";
+        "Expired documents of one TTL index are deleted for so long before those of the next one; 0 for no \
+        bound.";
     TtlMonitorBatchDeletes "ttlMonitorBatchDeletes" on(), "", runtime(),
-        "TTL indexes have turns, within the two bounds `ttlIndexDeleteTarget…`. Off: what has expired by one \
-        of them is deleted to its end before the next one's.";
+        "The two bounds `ttlIndexDeleteTarget…` count. Off: what has expired by one TTL index is deleted to \
+        its end before that of the next one.";
     TtlMonitorEnabled "ttlMonitorEnabled" on(), "", runtime(),
         "Documents that have expired by a TTL index are deleted. Off ends a pass that runs.";
     TtlMonitorSleep "ttlMonitorSleepSecs" integer(60, 1, i32::MAX as i64), "s", runtime(),
