@@ -59,6 +59,7 @@ pub(crate) struct World {
     pub(crate) claims: RefCell<BTreeMap<i64, String>>,
     pub(crate) bug: Option<Bug>,
     simulation: ambient::Simulation,
+    skipped: Cell<Duration>,
     step: Cell<u64>,
     calls: Cell<u64>,
     calls_left: Cell<u64>,
@@ -76,12 +77,14 @@ impl World {
         self.step.get()
     }
 
+    /// The time that has passed, but for what was skipped.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.simulation.elapsed()
+        self.simulation.elapsed() - self.skipped.get()
     }
 
-    /// Lets time pass.
+    /// Lets so much time pass at once: for what sleeps long.
     pub(crate) fn skip(&self, time: Duration) {
+        self.skipped.set(self.skipped.get() + time);
         self.simulation.advance(time);
     }
 
@@ -245,6 +248,7 @@ fn run_on_this_thread(seed: u64, bug: Option<Bug>) -> Finding {
         claims: RefCell::default(),
         bug,
         simulation,
+        skipped: Cell::default(),
         step: Cell::new(0),
         calls: Cell::new(0),
         calls_left: Cell::new(COMMANDS_MIN + random.below(COMMANDS_MORE)),

@@ -5,6 +5,9 @@ use crate::mortal::Outcome;
 use crate::observer::{MORTAL, batch};
 use crate::world::now_ms;
 use document::{Document, Value, doc};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::time::Duration;
 
 /// Later than any run.
 const LATE_MS: i64 = 3_600_000;
@@ -73,7 +76,8 @@ impl SimulatedClient {
         let (concern, is_journaled) = self.concern();
         let is_unacknowledged = concern.get("w") == Some(&Value::Int32(0));
         command.push("writeConcern", concern);
-        let Ok(reply) = self.call(command).await else {
+        let expires_meanwhile = self.random.chance(400);
+        let Ok(reply) = self.call_as_time_passes(command, expires_meanwhile).await else {
             self.wrote(id, at.clone(), Outcome::Unknown);
             return Err(Dead);
         };
@@ -87,6 +91,19 @@ impl SimulatedClient {
                 None
             }
         })
+    }
+
+    /// Sends a command; what expires soon may do so while it is carried out.
+    async fn call_as_time_passes(&self, command: Document, passes: bool) -> Done<Document> {
+        let (mut call, mut is_left) = (pin!(self.call(command)), passes);
+        poll_fn(|task| {
+            let poll = call.as_mut().poll(task);
+            if poll.is_pending() && std::mem::take(&mut is_left) {
+                self.world.skip(Duration::from_secs(1));
+            }
+            poll
+        })
+        .await
     }
 
     async fn look_at_mortals(&mut self) -> Done {
