@@ -11,6 +11,7 @@ import pytest
 from pymongo import ASCENDING, DESCENDING
 
 from replica_set import FAST, ReplicaSet, eventually
+from server_process import Server
 
 QUICK = ("--setParameter", "ttlMonitorSleepSecs=1")
 SECONDS = 30
@@ -48,8 +49,6 @@ def ids(collection):
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     """A client of a server whose monitor sleeps for a second only."""
-    from server_process import Server
-
     server = Server(tmp_path_factory.mktemp("ttl") / "data", *QUICK).wait_until_it_answers()
     with server.client() as client:
         yield client
@@ -308,6 +307,18 @@ def test_only_the_primary_deletes(expiring):
         with expiring.direct(member) as direct:
             assert ttl(direct)["deletedDocuments"] == 0 and ttl(direct)["passes"] == 0
             assert ids(direct["ttl"].get_collection("c", read_preference=pymongo.ReadPreference.SECONDARY)) == list(range(0, 2_000, 2))
+    # What is a member's expires nowhere else: its data would be others than those of the set.
+    away = expiring.secondaries()[0]
+    assert away.stop() == 0
+    alone = Server(away.directory, *QUICK).wait_until_it_answers()
+    try:
+        with alone.client() as client:
+            client["ttl"]["c"].insert_one({"_id": "expired", "at": ago(60)})
+            time.sleep(3)
+            assert client["ttl"]["c"].count_documents({}) == 1_001 and ttl(client)["passes"] == 0
+    finally:
+        alone.process.kill()
+        alone.process.wait()
 
 
 def test_steps_down_in_the_middle_of_a_pass(expiring):

@@ -25,6 +25,8 @@ use storage::{CursorOptions, Direction};
 
 /// Entries of one step at most: a document may have any number of them.
 const ENTRIES_MAX: u64 = 8 << 10;
+/// Entries between two looks whether the walk is to end: each may be a read of the disk.
+const KEYS_PER_LOOK: u64 = 64;
 /// Bytes of documents that one step keeps for its units.
 const FOUND_BYTES_MAX: usize = 1 << 20;
 const MS_PER_SECOND: i64 = 1000;
@@ -201,7 +203,7 @@ impl ExpiryWalk {
         collection: &Arc<Collection>,
         (index, mut due): (&IndexDefinition, DueEntries),
         documents_max: usize,
-    ) -> Result<ExpiryStep, ReadError> {
+    ) -> Result<ExpiryStep, ExpiryError> {
         match (due.oldest_first, &self.position) {
             (_, None) => {}
             (Direction::Forward, Some(position)) => due.lower = [position, [0].as_slice()].concat(),
@@ -219,6 +221,9 @@ impl ExpiryWalk {
         {
             let Some(entry) = cursor.next()? else { return Ok(ExpiryStep::Ended) };
             self.figures.keys += 1;
+            if self.figures.keys.is_multiple_of(KEYS_PER_LOOK) {
+                checkpoint::look().map_err(WriteError::from)?;
+            }
             let position = self.position.get_or_insert_default();
             position.clear();
             position.extend_from_slice(entry.fields);

@@ -62,7 +62,7 @@ pub(crate) fn start(
                 "Document(s) exist in 'system.replset', but started without --replSet. Database contents \
                 may appear inconsistent with the writes that were visible when this node was running as \
                 part of a replica set. Restart with --replSet unless you are doing maintenance and no other \
-                clients are connected");
+                clients are connected. The TTL collection monitor will not start because of this");
             return Ok(None);
         }
         Some(stored) if stored != given => return Err(MemberError::OtherSet { stored, given }.into()),
@@ -95,6 +95,18 @@ pub(crate) fn start(
         Ok(())
     });
     Ok(Some(RunningMember { set, peers }))
+}
+
+/// Whether the data are a member's that was not started as one: nothing of them goes by itself, or they would
+/// be others than those of the set.
+///
+/// # Errors
+/// The store cannot be read.
+pub(crate) fn is_away_from_its_set(
+    member: Option<&RunningMember>,
+    catalog: &Catalog,
+) -> Result<bool, Box<dyn Error>> {
+    Ok(member.is_none() && LocalState::new(catalog.store().clone()).identity()?.is_some())
 }
 
 impl RunningMember {

@@ -149,7 +149,7 @@ struct Running {
     transport: Arc<transport::Server>,
     store: Store,
     member: Option<RunningMember>,
-    ttl: TtlThread,
+    ttl: Option<TtlThread>,
     parameters: Arc<Parameters>,
     _pid_file: Option<PidFile>,
 }
@@ -222,9 +222,20 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
     log.started();
-    let ttl = TtlThread::start(&server).map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
+    let ttl = start_ttl(&server, member.as_ref()).map_err(StartFailure::with(EXIT_START))?;
     let parameters = Arc::clone(parameters);
     Ok(Running { server, transport, store, member, ttl, parameters, _pid_file: pid_file })
+}
+
+/// Lets documents expire, where that is this server's to decide.
+fn start_ttl(
+    server: &Arc<ServiceContext>,
+    member: Option<&RunningMember>,
+) -> Result<Option<TtlThread>, Box<dyn Error>> {
+    match replica_set::is_away_from_its_set(member, &server.node.catalog)? {
+        true => Ok(None),
+        false => Ok(Some(TtlThread::start(server)?)),
+    }
 }
 
 /// SIGTERM and SIGINT end the server, the second one at once; SIGUSR1 begins a new log file.
@@ -376,7 +387,9 @@ impl Running {
         /// Time for interrupted operations to answer.
         const AFTER_INTERRUPT: Duration = Duration::from_secs(2);
         self.server.begin_shutdown();
-        self.ttl.stop();
+        if let Some(ttl) = &self.ttl {
+            ttl.stop();
+        }
         let interrupted = Arc::clone(&self.server);
         let timer = std::thread::Builder::new().name("shutdown-timer".into()).spawn(move || {
             std::thread::sleep(grace);
@@ -390,7 +403,9 @@ impl Running {
         }
         let report = self.transport.shutdown(grace + AFTER_INTERRUPT);
         self.server.timers.stop();
-        self.ttl.wait(AFTER_INTERRUPT);
+        if let Some(ttl) = &self.ttl {
+            ttl.wait(AFTER_INTERRUPT);
+        }
         let closed = self.store.close();
         tracing::info!(target: "control", id = 20_565, forced = report.forced, abandoned = report.abandoned,
             "Now exiting");

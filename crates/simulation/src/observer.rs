@@ -27,7 +27,8 @@ pub(crate) async fn prepare(world: &Rc<World>) -> Result<(), String> {
         },
         doc! { "createIndexes": "claims", "indexes": [{ "key": { "k": 1 }, "name": "k", "unique": true }] },
         doc! {
-            "createIndexes": MORTAL, "indexes": [{ "key": { "at": 1 }, "name": "at", "expireAfterSeconds": 0 }]
+            "createIndexes": MORTAL,
+            "indexes": [{ "key": { "at": 1 }, "name": "at", "expireAfterSeconds": 0 }],
         },
         doc! { "fsync": 1, "$db": "admin" },
     ];

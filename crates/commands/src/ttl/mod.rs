@@ -8,8 +8,8 @@
 //! ```
 //! * *pass*: over all TTL indexes, until nothing is left of what had expired at its beginning.
 //! * *sub-pass*: a part of it, after which new indexes take part (`ttlMonitorSubPassTargetSecs`).
-//! * *quantum*: as much as is deleted for one index before the next one (`ttlIndexDeleteTargetDocs` and `…TimeMS`), so
-//!   that a long one keeps nobody waiting.
+//! * *quantum*: as much as is deleted for one index before the next one (`ttlIndexDeleteTargetDocs` and
+//!   `…TimeMS`), so that a long one keeps nobody waiting.
 //!
 //! The monitor is called step by step ([`TtlMonitor::step`]): `heddle` does it on a thread of low priority, a
 //! simulation when it likes. It rests where others write: on members that are not a writable primary.

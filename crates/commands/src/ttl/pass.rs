@@ -77,9 +77,9 @@ impl Quantum {
     }
 }
 
-/// How long the pass rests after a unit of this index that has moved so many bytes: the one place that is asked
-/// whether an index's work may go on now, and at which rate. All that runs in the background shares the I/O
-/// budget.
+/// How long the pass rests after a unit of this index that has moved so many bytes: the one place that is
+/// asked whether an index's work may go on now, and at which rate. All that runs in the background shares the
+/// I/O budget.
 fn rest_after_unit(server: &ServiceContext, _index: &TtlTask, moved_bytes: u64) -> Duration {
     match moved_bytes {
         0 => Duration::ZERO,
@@ -234,8 +234,9 @@ impl Pass {
     fn end(&self, server: &ServiceContext) -> PassStep {
         server.node.ttl.passes.add(1);
         if self.deleted > 0 {
-            tracing::info!(target: "INDEX", id = 5_479_208, num_deleted = self.deleted, indexes = self.indexes,
-                duration_millis = ambient::elapsed(self.began).as_millis() as u64, "TTL pass deleted documents");
+            tracing::info!(target: "INDEX", id = 5_479_208, num_deleted = self.deleted,
+                indexes = self.indexes, duration_millis = ambient::elapsed(self.began).as_millis() as u64,
+                "TTL pass deleted documents");
         }
         PassStep::Ended
     }

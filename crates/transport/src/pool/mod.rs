@@ -45,8 +45,8 @@ pub(crate) const NICENESS: i32 = 10;
 /// the processors are full, it would wait for tenths of a second. So it has the shortest slice there is.
 const SLICE: Duration = Duration::from_micros(100);
 
-/// Lets the calling thread, which works in the background for nobody in particular, yield to others as those do
-/// that compute for long.
+/// Lets the calling thread, which works for nobody in particular, yield to others as those do that compute
+/// for long.
 pub fn yield_to_requests() {
     niceness::shift(NICENESS);
     niceness::set_slice(SLICE);
