@@ -88,6 +88,15 @@ async fn expire(server: Arc<ServiceContext>, hooks: Arc<DiskHooks>) {
     }
 }
 
+fn expire_on(running: &mut Running) {
+    let Running { hooks, ttl, .. } = running;
+    hooks.expires(|| {
+        storage::commit_inline();
+        let ended = ttl.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(ended.is_pending(), "the TTL monitor never ends");
+    });
+}
+
 /// A server and its disk.
 pub struct SimulatedServer {
     disk: Arc<SimulatedDisk>,
@@ -240,11 +249,14 @@ impl SimulatedServer {
             running.background.reclaim();
         }
         running.server.timers.wake_due();
-        running.hooks.expires(|| {
-            storage::commit_inline();
-            let ended = running.ttl.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(ended.is_pending(), "the TTL monitor never ends");
-        });
+        expire_on(running);
+    }
+
+    /// Does what the thread of the TTL monitor would come to now.
+    pub fn expire(&self) {
+        if let Some(running) = &mut *self.running.borrow_mut() {
+            expire_on(running);
+        }
     }
 
     /// It ends like this; answers with how many batches are lost. Replies that are awaited are to be dropped

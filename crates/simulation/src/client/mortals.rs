@@ -9,6 +9,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::time::Duration;
 
+/// Steps of the monitor while a command is carried out: it comes to its second index.
+const MONITOR_STEPS: usize = 4;
 /// Later than any run.
 const LATE_MS: i64 = 3_600_000;
 /// Dates that come within a run.
@@ -100,6 +102,7 @@ impl SimulatedClient {
             let poll = call.as_mut().poll(task);
             if poll.is_pending() && std::mem::take(&mut is_left) {
                 self.world.skip(Duration::from_secs(1));
+                (0..MONITOR_STEPS).for_each(|_| self.world.node.expire());
             }
             poll
         })
