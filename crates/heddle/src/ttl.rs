@@ -7,6 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+/// Whoever watches a parameter hears of a value before it is stored: it is looked for again after so long.
+const UNTIL_STORED: Duration = Duration::from_millis(100);
+
 /// What the thread is told while it sleeps.
 #[derive(Debug, Clone, Copy)]
 enum Message {
@@ -63,6 +66,7 @@ impl TtlThread {
 }
 
 fn run(server: &Weak<ServiceContext>, mut monitor: TtlMonitor, told: &Receiver<Message>) {
+    let mut pause_max = Duration::MAX;
     loop {
         let Some(server) = server.upgrade() else { return };
         let step = catch_unwind(AssertUnwindSafe(|| pollster::block_on(monitor.step(&server))));
@@ -73,8 +77,9 @@ fn run(server: &Weak<ServiceContext>, mut monitor: TtlMonitor, told: &Receiver<M
             Instant::now()
         });
         drop(server);
-        match told.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(Message::Look) | Err(RecvTimeoutError::Timeout) => {}
+        match told.recv_timeout(next.saturating_duration_since(Instant::now()).min(pause_max)) {
+            Ok(Message::Look) => pause_max = UNTIL_STORED,
+            Err(RecvTimeoutError::Timeout) => pause_max = Duration::MAX,
             Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         }
     }
