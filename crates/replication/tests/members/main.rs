@@ -76,7 +76,7 @@ fn nothing_acknowledged_is_lost_or_done_twice_and_members_become_equal() {
     assert!(failed.is_empty(), "seeds that have failed (HEDDLE_SIMULATION_SEED=n): {failed:?}");
     if end - first >= SEEDS {
         assert!(figures.are_all_there(), "nothing of a kind has happened: {figures:?}");
-        // Nobody can be asked for what is needed where all have just died; if nothing is kept, it is one of six.
+        // Some are where all have just died, and nobody knows who copies; with nothing kept it is one of six.
         assert!(figures.outrun_within_bounds * 20 < figures.copied, "the log is not kept: {figures:?}");
     }
 }
