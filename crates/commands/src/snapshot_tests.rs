@@ -1,6 +1,6 @@
 //! Read concern `snapshot`: what members show of the past.
 
-use crate::replica_set_tests::{Member, inner, one, operation_time, preferred, three, with};
+use crate::replica_set_tests::{Member, inner, one, operation_time, preferred, three, wait_until, with};
 use document::{Document, Timestamp, Value, doc};
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -193,8 +193,8 @@ fn times_that_are_not_to_be_had_are_refused() {
     assert!(time_of(&read) >= heard);
     // With a window of nothing, the past goes.
     member.set.set_history_window(Duration::ZERO);
-    std::thread::sleep(Duration::from_millis(1_200));
-    refused(at(doc! { "find": "c" }, first), 239);
+    let code = || member.run(at(doc! { "find": "c" }, first)).get("code").cloned();
+    wait_until("the past goes", || code() == Some(Value::Int32(239)));
     let status = member.ok(doc! { "serverStatus": 1 });
     let window = inner(inner(&status, "wiredTiger"), "snapshot-window-settings");
     assert!(
