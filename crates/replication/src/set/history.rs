@@ -262,8 +262,8 @@ impl History {
         let old = moments.kept.iter().take_while(|kept| kept.taken + window <= now).count();
         let old = if window.is_zero() { moments.kept.len() } else { old.saturating_sub(1) };
         let retired: Vec<Kept> = moments.kept.drain(..old).collect();
-        let unused =
-            moments.asked.iter().take_while(|asked| asked.used + ASKED_KEPT <= now || is_short).count();
+        let asked_kept = ASKED_KEPT.min(window);
+        let unused = moments.asked.iter().take_while(|asked| asked.used + asked_kept <= now).count();
         let unused: Vec<Asked> = moments.asked.drain(..unused).collect();
         drop(moments);
         drop((retired, unused));
