@@ -30,7 +30,7 @@ use wire::ErrorCode;
 
 /// Unless told otherwise: MongoDB's `minSnapshotHistoryWindowInSeconds`.
 const WINDOW_MS: u64 = 300_000;
-/// A moment is kept after so many bytes of operations: what is replayed at most for a time behind it. Each one
+/// A moment is kept after so many bytes of operations: what is replayed at most for a time behind it. Each
 /// costs a version of every document that is written behind it, so as long as nobody reads the past they are
 /// far apart.
 const BYTES_BETWEEN: u64 = 64 << 20;
