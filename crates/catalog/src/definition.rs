@@ -21,8 +21,8 @@ pub(crate) const UUID_SUBTYPE: u8 = 4;
 pub enum IndexState {
     /// Complete.
     Ready,
-    /// Writers note what they would do to its entries, a build makes the index of what was there before and of
-    /// these notes; not to be read yet.
+    /// Writers note what they would do to its entries, a build makes the index of what was there before and
+    /// of these notes; not to be read yet.
     Building,
 }
 
@@ -110,8 +110,8 @@ impl IndexDefinition {
         }
     }
 
-    /// Whether new writes must keep the keys unique. While the index is built they need not: its build looks at
-    /// the keys when all are there.
+    /// Whether new writes must keep the keys unique. While the index is built they need not: its build looks
+    /// at the keys when all are there.
     pub(crate) fn keeps_unique(&self) -> bool {
         self.is_ready() && self.is_to_be_unique()
     }

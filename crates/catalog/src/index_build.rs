@@ -1,16 +1,16 @@
 //! Building indexes on documents that are there already, while readers read and writers write.
 //!
 //! ```text
-//!  register (writers kept out for a moment) ─▶ from here on writers leave notes: this entry comes, that one goes
+//!  register (writers kept out for a moment) ─▶ from here on writers leave notes: what comes, what goes
 //!      └▶ scan: parts of the collection, by several threads ─▶ sorted runs, in memory or in files
 //!            └▶ load: runs, merged ─▶ tables, taken into the store at once (few entries: units)
-//!                  └▶ settle: notes become part of the index, a batch of documents latched each time
+//!                  └▶ settle: notes become part of the index, writers kept out for each batch
 //!                        └▶ writers kept out for a moment: the last notes; suspected duplicates still there?
 //!                              ├▶ yes: the indexes go, DuplicateKey
 //!                              └▶ no: the indexes are ready
 //! ```
-//! Each document is read once, at any moment since the registration: an entry that no writer touched since is the
-//! same in all versions of its document, and about one that was touched the note has the last word.
+//! Each document is read once, at any moment since the registration: an entry that no writer touched since
+//! is the same in all versions of its document, and about one that was touched the note has the last word.
 //!
 //! A crash in between leaves indexes in the state `building` in the record; opening the catalog removes them.
 
@@ -178,13 +178,11 @@ impl BuildProgress {
     }
 
     fn check_going_on(&self) -> Result<(), CatalogError> {
-        if self.cancelled.load(Ordering::Acquire) {
-            return Err(CatalogError::IndexBuildAborted(format!(
-                "Index build aborted: {}",
-                self.names.join(", ")
-            )));
-        }
-        Ok(())
+        if self.cancelled.load(Ordering::Acquire) { Err(self.aborted()) } else { Ok(()) }
+    }
+
+    fn aborted(&self) -> CatalogError {
+        CatalogError::IndexBuildAborted(format!("Index build aborted: {}", self.names.join(", ")))
     }
 }
 
@@ -324,8 +322,8 @@ impl TableRows for Paid<'_> {
     }
 }
 
-/// Keys from which on others may merge, the first of them below all: no two entries with the same fields are on
-/// different sides of one.
+/// Keys from which on others may merge, the first of them below all: no two entries with the same fields are
+/// on different sides of one.
 fn cuts(runs: &[Arc<Run>], threads: usize) -> Vec<Vec<u8>> {
     let entries: usize = runs.iter().map(|run| run.entries()).sum();
     let parts = (entries / ENTRIES_PER_MERGE).min(2 * threads).max(1);

@@ -42,7 +42,8 @@ pub struct StorageOptions {
     /// Threads for flush and compaction. Default 0: chosen by the number of processors.
     pub background_jobs: u32,
     /// Threads that one index build may use at a time. Default 0: none of its own, it computes where it was
-    /// asked for. A server gives it as many as it has processors; they are as nice as the thread that begins it.
+    /// asked for. A server gives it as many as it has processors; they are as nice as the thread that begins
+    /// it.
     pub build_threads: usize,
     /// Memory for the entries of one index build, in bytes; what is more goes to the disk in sorted runs.
     /// Default 64 MiB.

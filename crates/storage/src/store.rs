@@ -385,8 +385,8 @@ impl Store {
         self.inner.build_memory_bytes
     }
 
-    /// Writes rows into tables that are no part of the store yet; `path` is what the names of their files begin
-    /// with. Blocks.
+    /// Writes rows into tables that are no part of the store yet; `path` is what the names of their files
+    /// begin with. Blocks.
     ///
     /// # Errors
     /// What the rows or the engine report; nothing is left then.
@@ -399,9 +399,9 @@ impl Store {
         self.inner.open()?.engine.write_tables(keyspace, rows, path)
     }
 
-    /// Makes tables part of the store, all at once and on stable storage. Views that are open already do not see
-    /// them. Nobody else may have written between their keys, nor write there meanwhile. Blocks for as long as
-    /// the engine takes to note them.
+    /// Makes tables part of the store, all at once and on stable storage. Views that are open already do not
+    /// see them. Nobody else may have written between their keys, nor write there meanwhile. Blocks for as
+    /// long as the engine takes to note them.
     ///
     /// # Errors
     /// What the engine reports; none of them is part of it then.

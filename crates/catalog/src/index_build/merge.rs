@@ -11,8 +11,8 @@ use storage::{KeyValue, StorageError, TableRows};
 /// How many rows are given between two looks whether the build goes on.
 const ROWS_PER_LOOK: usize = 1 << 14;
 
-/// All entries of an index between two keys, with the index's prefix, in order and once each. Finds the entries
-/// whose fields another one has.
+/// All entries of an index between two keys, with the index's prefix, in order and once each. Finds the
+/// entries whose fields another one has.
 pub(super) struct Merge {
     readers: Vec<RunReader>,
     /// A heap of readers: the one with the lowest key is the first.

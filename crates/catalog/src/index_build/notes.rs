@@ -1,7 +1,8 @@
 //! What writers noted while an index was built becomes part of it.
 //!
-//! A note is the last word about one entry, and written in the unit that changes the document. Under the latch of
-//! its document nobody writes another one, so that note and index agree before and after.
+//! A note is the last word about one entry, and written in the unit that changes the document. Each batch of
+//! them is settled with writers kept out: a millisecond each time, where latches of as many documents took
+//! far longer to come by than that.
 
 use super::{BuildProgress, note_suspects};
 use crate::change::Changes;
@@ -11,13 +12,13 @@ use crate::keys::{self, IndexId};
 use crate::waiters::give_way;
 use crate::{CatalogError, OperationContext};
 use query::checkpoint;
-use storage::{CursorOptions, Direction, HeldLatches, KeyRange, Keyspace, LatchTable, ReadTier};
+use storage::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 
-/// Notes of one unit: bounds how long latches are held.
-const BATCH_NOTES: usize = 1024;
+/// Notes of one unit: bounds how long writers are kept out each time.
+const BATCH_NOTES: usize = 256;
 /// Bytes of notes of one unit.
-const BATCH_BYTES: usize = 1 << 20;
-/// When a pass has found no more than this, the rest is settled with writers kept out.
+const BATCH_BYTES: usize = 256 << 10;
+/// When a pass has found no more than this, the rest is settled with writers kept out all the time.
 const FEW_NOTES: usize = 1000;
 
 /// Notes on their way: where the next batch begins, and what was found.
@@ -69,29 +70,16 @@ async fn settle(
     while let Some(from) = next.take() {
         build.check_going_on()?;
         checkpoint::look()?;
+        let writers = match beside_writers {
+            true => Some(collection.begin_change().await?.ok_or_else(|| build.aborted())?),
+            false => None,
+        };
         let batch = read_batch(context, collection, index, from)?;
-        if batch.found.is_empty() {
-            break;
-        }
+        settle_batch(context, collection, (build, index), &batch).await?;
         settled += batch.found.len();
-        let mut latches = HeldLatches::default();
-        if beside_writers {
-            latches = collection.begin_write().await?.latches;
-            let documents: Vec<u64> = batch
-                .found
-                .iter()
-                .map(|(note, value)| {
-                    let entry = entry_of(collection, index, note, value)?;
-                    let document_key = entry.0.key.get(entry.0.fields_end..).unwrap_or_default();
-                    Ok(LatchTable::hash(&keys::row_key(collection.id(), document_key)))
-                })
-                .collect::<Result<_, CatalogError>>()?;
-            let documents = collection.key_latches.documents.lock_many(documents);
-            latches.add_keys(checkpoint::wait(documents).await?);
-        }
-        settle_batch(context, collection, (build, index), &batch, latches).await?;
         build.advance(batch.found.len() as u64);
         next = batch.next;
+        drop(writers);
         give_way().await;
     }
     Ok(settled)
@@ -143,26 +131,20 @@ async fn settle_batch(
     collection: &Collection,
     (build, index): (&BuildProgress, IndexId),
     batch: &Batch,
-    latches: HeldLatches,
 ) -> Result<(), CatalogError> {
-    let mut settled = Vec::with_capacity(batch.found.len());
-    for (note, _) in &batch.found {
-        // As it is now, under the latch of its document.
-        let Some(value) = context.view.get(Keyspace::Indexes, note)? else { continue };
-        settled.push((note, entry_of(collection, index, note, &value)?));
+    if batch.found.is_empty() {
+        return Ok(());
     }
+    let entries = batch.found.iter().map(|(note, value)| entry_of(collection, index, note, value));
+    let entries: Vec<_> = entries.collect::<Result<_, _>>()?;
     let definition = collection.definition();
     if context.keeps_rules() && definition.index_by_id(index).is_some_and(|index| index.is_to_be_unique()) {
-        let added = settled.iter().filter(|(_, (_, is_added))| *is_added).map(|(_, (entry, _))| entry);
+        let added = entries.iter().filter(|(_, is_added)| *is_added).map(|(entry, _)| entry);
         note_suspects(context, collection, build, (index, added.collect()))?;
     }
     let mut changes = Changes::new(context);
-    for (note, (entry, is_added)) in &settled {
+    for ((note, _), (entry, is_added)) in batch.found.iter().zip(&entries) {
         changes.settle_note(note, entry, *is_added);
     }
-    changes.hold(latches);
-    if !settled.is_empty() {
-        changes.commit(&collection.store).await?;
-    }
-    Ok(())
+    Ok(changes.commit(&collection.store).await?)
 }

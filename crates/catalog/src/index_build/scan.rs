@@ -1,5 +1,5 @@
-//! The first step of a build: all documents are read, each by whoever has its part of the collection, and their
-//! entries collected in sorted runs.
+//! The first step of a build: all documents are read, each by whoever has its part of the collection, and
+//! their entries collected in sorted runs.
 
 use super::BuildProgress;
 use super::run::{EntryBuffer, FileRun, Run};

@@ -91,8 +91,8 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports.
     fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError>;
 
-    /// Writes rows into tables that are no part of the engine yet, in files of this directory whose names begin
-    /// so; an engine without files keeps them in memory.
+    /// Writes rows into tables that are no part of the engine yet, in files of this directory whose names
+    /// begin so; an engine without files keeps them in memory.
     ///
     /// # Errors
     /// What the rows or the engine report; nothing is left then.

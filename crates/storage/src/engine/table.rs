@@ -1,4 +1,5 @@
-//! Tables written beside the engine: many keys become part of it at once, by no way through log and memtables.
+//! Tables written beside the engine: many keys become part of it at once, by no way through log and
+//! memtables.
 
 use std::path::PathBuf;
 

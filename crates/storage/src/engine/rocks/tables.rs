@@ -59,8 +59,8 @@ impl Database {
         }
     }
 
-    /// As [`crate::Engine::ingest`]: the files are moved. One sequence number covers all of them where a reader
-    /// of an older state is open or their range is not empty.
+    /// As [`crate::Engine::ingest`]: the files are moved. One sequence number covers all of them where a
+    /// reader of an older state is open or their range is not empty.
     pub(super) fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError> {
         let paths: Vec<&Path> = tables
             .iter()
