@@ -240,3 +240,23 @@ def test_a_sort_that_finds_no_room_leaves_nothing(disk, start):
         assert not spilled.exists() or not list(spilled.iterdir())
         disk.empty()
         assert len(list(things.aggregate([{"$sort": {"data": 1, "half": 1}}], allowDiskUse=True))) == 1000
+
+
+def test_a_build_that_finds_the_disk_full_leaves_no_index_and_no_file(disk, start):
+    server = start()
+    with server.client() as client:
+        things = client.test.things
+        for first in range(0, 60_000, 5_000):
+            things.insert_many([{"_id": number, "text": os.urandom(100).hex()} for number in range(first, first + 5_000)])
+        first = fill_until_full(disk, client, client.test.filling, 0)
+        with pytest.raises(OperationFailure) as refused:
+            things.create_index("text")
+        assert refused.value.code == OUT_OF_DISK_SPACE, refused.value.details
+        assert set(things.index_information()) == {"_id_"}
+        builds = disk.data / "index-builds"
+        assert not builds.exists() or not list(builds.iterdir())
+        disk.empty()
+        await_state(client, "normal")
+        things.create_index("text")
+        assert client.test.command("validate", "things", full=True)["valid"]
+        assert first > 0

@@ -3,6 +3,7 @@
 use crate::change::Changes;
 use crate::collection::{Collection, KeyLatches};
 use crate::definition::{CollectionDefinition, IndexState, UUID_SUBTYPE};
+use crate::index_build;
 use crate::keys::{self, CollectionId};
 use crate::namespace::{Namespace, check_database};
 use crate::state::{CatalogEntry, CatalogState};
@@ -54,6 +55,7 @@ impl Catalog {
     /// # Errors
     /// Storage errors; [`CatalogError::Damaged`] for a record that makes no sense.
     pub fn open(store: Store) -> Result<Arc<Self>, CatalogError> {
+        index_build::remove_files(&store);
         let receipts = Receipts::default();
         let context = OperationContext::writing(&store, &receipts);
         let key_latches = Arc::new(KeyLatches::default());

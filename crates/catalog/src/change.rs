@@ -199,12 +199,18 @@ impl<'o> Changes<'o> {
     }
 
     fn put_entry(&mut self, entry: &IndexEntryBuf) -> i64 {
-        self.unit.put(Keyspace::Indexes, &entry.key, &entry.value);
+        match keys::is_note(&entry.key) {
+            false => self.unit.put(Keyspace::Indexes, &entry.key, &entry.value),
+            true => self.unit.put(Keyspace::Indexes, &entry.key, &keys::note_value(true, &entry.value)),
+        }
         entry_bytes(entry)
     }
 
     fn delete_entry(&mut self, entry: &IndexEntryBuf) -> i64 {
-        self.unit.delete(Keyspace::Indexes, &entry.key);
+        match keys::is_note(&entry.key) {
+            false => self.unit.delete(Keyspace::Indexes, &entry.key),
+            true => self.unit.put(Keyspace::Indexes, &entry.key, &keys::note_value(false, &entry.value)),
+        }
         entry_bytes(entry)
     }
 
@@ -314,6 +320,9 @@ impl<'o> Changes<'o> {
         replaced: &[Arc<IndexDefinition>],
     ) {
         self.delete_indexes(definition.id, replaced);
+        for &id in ids {
+            self.delete_range(Keyspace::Indexes, &keys::notes_range(definition.id, id));
+        }
         self.record(definition);
         self.tell(Change::CommitIndexBuild { definition, indexes: &of_ids(definition, ids), replaced });
     }
@@ -338,15 +347,25 @@ impl<'o> Changes<'o> {
     }
 
     /// Upkeep, of which nobody is told: entries of documents that were there before their index.
-    pub(crate) fn fill_index<'e>(&mut self, entries: impl Iterator<Item = &'e IndexEntryBuf>) {
-        for entry in entries {
-            self.put_entry(entry);
+    pub(crate) fn fill_index(&mut self, key: &[u8], value: &[u8]) {
+        self.unit.put(Keyspace::Indexes, key, value);
+    }
+
+    /// Upkeep, of which nobody is told: what a note says becomes part of its index, and the note goes.
+    pub(crate) fn settle_note(&mut self, note: &[u8], entry: &IndexEntryBuf, is_added: bool) {
+        match is_added {
+            true => self.unit.put(Keyspace::Indexes, &entry.key, &entry.value),
+            false => self.unit.delete(Keyspace::Indexes, &entry.key),
         }
+        self.unit.delete(Keyspace::Indexes, note);
     }
 
     fn delete_indexes(&mut self, collection: CollectionId, indexes: &[Arc<IndexDefinition>]) {
         for index in indexes {
             self.delete_range(Keyspace::Indexes, &keys::index_range(collection, index.id));
+            if !index.is_ready() {
+                self.delete_range(Keyspace::Indexes, &keys::notes_range(collection, index.id));
+            }
         }
     }
 

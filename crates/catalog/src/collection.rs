@@ -187,14 +187,6 @@ impl Collection {
         self.builds.lock().iter().find(|build| build.index_ids().contains(&index)).cloned()
     }
 
-    /// The build of an index that is not ready: it must hear of duplicates, or they would be in a unique
-    /// index.
-    pub(crate) fn building(&self, index: keys::IndexId) -> Arc<BuildProgress> {
-        self.build(index).unwrap_or_else(|| {
-            panic!("index {index} of collection {} is not ready and nobody builds it", self.uuid)
-        })
-    }
-
     pub(crate) fn add_build(&self, build: Arc<BuildProgress>) {
         self.builds.lock().push(build);
     }

@@ -2,7 +2,7 @@
 
 use crate::index_keys::{KeyGenerator, MultikeyPaths, is_multikey};
 use crate::index_spec::same_pattern;
-use crate::keys::{CollectionId, ID_INDEX, IndexId, index_prefix};
+use crate::keys::{CollectionId, ID_INDEX, IndexId, index_prefix, notes_prefix};
 use crate::{CatalogError, CollectionOptions, FieldKind, IndexSpec, Namespace};
 use document::key::SortOrder;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
@@ -21,7 +21,8 @@ pub(crate) const UUID_SUBTYPE: u8 = 4;
 pub enum IndexState {
     /// Complete.
     Ready,
-    /// Writers maintain it, a build fills in what was there before; not to be read yet.
+    /// Writers note what they would do to its entries, a build makes the index of what was there before and
+    /// of these notes; not to be read yet.
     Building,
 }
 
@@ -52,7 +53,11 @@ impl IndexDefinition {
         multikey: MultikeyPaths,
         capped: bool,
     ) -> Result<Self, CatalogError> {
-        let generator = KeyGenerator::new(&spec, index_prefix(collection, id))?;
+        let prefix = match state {
+            IndexState::Ready => index_prefix(collection, id),
+            IndexState::Building => notes_prefix(collection, id),
+        };
+        let generator = KeyGenerator::new(&spec, prefix)?;
         let mut multikey = multikey;
         multikey.resize(spec.fields.len(), 0);
         let clustered = id == ID_INDEX && !capped;
@@ -105,8 +110,14 @@ impl IndexDefinition {
         }
     }
 
-    /// Whether new writes must keep the keys unique.
+    /// Whether new writes must keep the keys unique. While the index is built they need not: its build looks
+    /// at the keys when all are there.
     pub(crate) fn keeps_unique(&self) -> bool {
+        self.is_ready() && self.is_to_be_unique()
+    }
+
+    /// Whether keys are unique once the index is ready.
+    pub(crate) fn is_to_be_unique(&self) -> bool {
         self.spec.unique || self.spec.prepare_unique
     }
 

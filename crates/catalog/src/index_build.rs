@@ -1,13 +1,24 @@
 //! Building indexes on documents that are there already, while readers read and writers write.
 //!
 //! ```text
-//!  register (writers kept out for a moment) ─▶ from here on writers maintain the new indexes
-//!      └▶ batches: latch some documents, read them, add their entries ─▶ … ─▶ end of the collection
-//!            └▶ writers kept out for a moment: are suspected duplicates still duplicates?
-//!                  ├▶ yes: the indexes go, DuplicateKey
-//!                  └▶ no: the indexes are ready
+//!  register (writers kept out for a moment) ─▶ from here on writers leave notes: what comes, what goes
+//!      └▶ scan: parts of the collection, by several threads ─▶ sorted runs, in memory or in files
+//!            └▶ load: runs, merged ─▶ tables, taken into the store at once (few entries: units)
+//!                  └▶ settle: notes become part of the index, writers kept out for each batch
+//!                        └▶ writers kept out for a moment: the last notes; suspected duplicates still there?
+//!                              ├▶ yes: the indexes go, DuplicateKey
+//!                              └▶ no: the indexes are ready
 //! ```
+//! Each document is read once, at any moment since the registration: an entry that no writer touched since
+//! is the same in all versions of its document, and about one that was touched the note has the last word.
+//!
 //! A crash in between leaves indexes in the state `building` in the record; opening the catalog removes them.
+
+mod crew;
+mod merge;
+mod notes;
+mod run;
+mod scan;
 
 use crate::change::Changes;
 use crate::collection::Collection;
@@ -17,20 +28,45 @@ use crate::keys::{self, IndexId};
 use crate::waiters::{Waiters, give_way};
 use crate::write::unique::{ReleasedKeys, UniqueProbe, duplicate};
 use crate::{CatalogError, OperationContext};
-use document::RawDocument;
+use merge::Merge;
 use parking_lot::Mutex;
 use query::checkpoint;
+use run::Run;
+use scan::{Scan, Scanner};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use storage::{CursorOptions, Direction, KeyRange, Keyspace, LatchTable, ReadTier};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use storage::{Direction, KeyRange, Keyspace, Store, TableRows};
 
-/// Documents of one batch: bounds how long their latches are held.
-const BATCH_DOCUMENTS: usize = 128;
-/// Bytes of documents of one batch.
-const BATCH_BYTES: usize = 1 << 20;
+/// Where a build keeps files, beside the data.
+const DIRECTORY: &str = "index-builds";
+/// Up to so many entries go into the store by units, which is quicker than a table and its sync.
+const ENTRIES_BY_UNITS: usize = 10_000;
+/// Entries of one such unit.
+const UNIT_ENTRIES: usize = 256;
+/// Bytes between two payments for what is written.
+const PAID_EACH: usize = 1 << 20;
+/// A thread for so many documents, and none of its own for fewer.
+const DOCUMENTS_PER_THREAD: u64 = 20_000;
+/// A thread's share of a merge: from so many entries on it is worth it.
+const ENTRIES_PER_MERGE: usize = 20_000;
 /// Suspected duplicates kept in memory; a build that meets more reads its unique indexes once more at the
 /// end.
 const SUSPECTS_MAX: usize = 10_000;
+
+/// What is done between two looks of `currentOp` at it.
+const SHOWN_EACH: u64 = 1 << 15;
+
+/// The steps of a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BuildPhase {
+    /// Documents are read.
+    Scan = 0,
+    /// Sorted entries become the index.
+    Load = 1,
+    /// What writers did meanwhile becomes part of it.
+    Settle = 2,
+}
 
 /// One index build, for `currentOp` and for stopping it.
 #[derive(Debug)]
@@ -39,9 +75,14 @@ pub struct BuildProgress {
     names: Vec<String>,
     /// Indexes that go when the new ones are ready.
     replaced: Vec<IndexId>,
+    phase: AtomicU8,
     done: AtomicU64,
-    total: u64,
+    total: AtomicU64,
     cancelled: AtomicBool,
+    /// Its threads are to end, whyever.
+    stopped: AtomicBool,
+    /// It has gone on by a part, or a thread of it has ended.
+    moved: Waiters,
     /// Entries of unique indexes whose fields another document had when they were written. A leaf in the
     /// lock order.
     suspects: Mutex<Vec<(IndexId, IndexEntryBuf)>>,
@@ -57,9 +98,12 @@ impl BuildProgress {
             index_ids,
             names,
             replaced,
+            phase: AtomicU8::new(BuildPhase::Scan as u8),
             done: AtomicU64::new(0),
-            total,
+            total: AtomicU64::new(total),
             cancelled: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            moved: Waiters::default(),
             suspects: Mutex::default(),
             overflowed: AtomicBool::new(false),
             finished: Waiters::default(),
@@ -71,14 +115,44 @@ impl BuildProgress {
         &self.names
     }
 
-    /// Documents read so far.
+    /// What it is at.
+    pub fn phase(&self) -> BuildPhase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => BuildPhase::Scan,
+            1 => BuildPhase::Load,
+            _ => BuildPhase::Settle,
+        }
+    }
+
+    /// Documents, entries or notes that the phase has done with.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Documents to read: as many as there were at the beginning.
-    pub const fn total(&self) -> u64 {
-        self.total
+    /// How many there were at the beginning of the phase; of notes nobody knows.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self, phase: BuildPhase, total: u64) {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    fn advance(&self, count: u64) {
+        let before = self.done.fetch_add(count, Ordering::Relaxed);
+        if before / SHOWN_EACH != (before + count) / SHOWN_EACH {
+            self.moved.notify();
+        }
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire) || self.cancelled.load(Ordering::Acquire)
     }
 
     /// Asks the build to stop; it removes what it has made.
@@ -104,13 +178,22 @@ impl BuildProgress {
     }
 
     fn check_going_on(&self) -> Result<(), CatalogError> {
-        if self.cancelled.load(Ordering::Acquire) {
-            return Err(CatalogError::IndexBuildAborted(format!(
-                "Index build aborted: {}",
-                self.names.join(", ")
-            )));
+        if self.cancelled.load(Ordering::Acquire) { Err(self.aborted()) } else { Ok(()) }
+    }
+
+    fn aborted(&self) -> CatalogError {
+        CatalogError::IndexBuildAborted(format!("Index build aborted: {}", self.names.join(", ")))
+    }
+}
+
+/// Removes what builds that a crash ended have left beside the data.
+pub(crate) fn remove_files(store: &Store) {
+    let Some(directory) = store.path().map(|path| path.join(DIRECTORY)) else { return };
+    match std::fs::remove_dir_all(&directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(%error, directory = %directory.display(), "files of old index builds stay");
         }
-        Ok(())
+        _ => {}
     }
 }
 
@@ -130,120 +213,178 @@ pub(crate) fn start(
 pub(crate) async fn fill(
     context: &OperationContext<'_>,
     collection: &Collection,
-    build: &BuildProgress,
+    build: &Arc<BuildProgress>,
 ) -> Result<(), CatalogError> {
-    let mut position = Some(Vec::new());
-    while let Some(from) = position.take() {
-        build.check_going_on()?;
-        checkpoint::look()?;
-        position = fill_slice(context, collection, build, &from).await?;
-        if build.suspects.lock().len() >= SUSPECTS_MAX {
-            // Most likely there are real duplicates, and the build fails early. Those cleared now may become
-            // duplicates again, and the list is not kept: only a whole reading at the end is sure then.
-            build.overflowed.store(true, Ordering::Release);
-            check_suspects(context, collection, build)?;
+    let threads = match usize::try_from(build.total() / DOCUMENTS_PER_THREAD).unwrap_or(usize::MAX) {
+        0 => 0,
+        most => collection.store.build_threads().min(most),
+    };
+    let scan = Arc::new(Scan::new(collection, build, (threads, context.keeps_rules()))?);
+    match threads {
+        0 => {
+            let mut scanner = Scanner::new(&scan);
+            while scanner.step()? {
+                build.check_going_on()?;
+                checkpoint::look()?;
+                give_way().await;
+            }
+            scanner.finish();
         }
-        give_way().await;
+        _ => {
+            let job = |scanner: Scanner| -> crew::Job { Box::new(|| scanner.run()) };
+            crew::work(build, (0..threads).map(|_| job(Scanner::new(&scan))).collect()).await?;
+        }
     }
+    let (multikey, runs) = scan.results();
+    let additions: Vec<_> = scan.indexes.iter().map(|index| index.id).zip(multikey).collect();
+    {
+        // What changes definitions is kept out, as by writers.
+        let _writing = collection.begin_write().await?;
+        collection.record_multikey(context, &additions).await?;
+    }
+    load(context, collection, &scan, runs, threads).await?;
+    build.begin(BuildPhase::Settle, 0);
+    notes::settle_most(context, collection, build).await?;
     build.check_going_on()
 }
 
-/// Adds the entries of the documents from a document key on; returns where the next batch begins.
-async fn fill_slice(
+/// Makes the indexes of their runs.
+async fn load(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    scan: &Arc<Scan>,
+    runs: Vec<Vec<Arc<Run>>>,
+    threads: usize,
+) -> Result<(), CatalogError> {
+    let build = &scan.progress;
+    let entries: usize = runs.iter().flatten().map(|run| run.entries()).sum();
+    build.begin(BuildPhase::Load, entries as u64);
+    let merges = scan.indexes.iter().zip(&runs).map(|(index, runs)| {
+        let cuts = cuts(runs, threads);
+        let uppers = cuts.iter().skip(1).cloned().map(Some).chain([None]);
+        let ranges: Vec<_> = cuts.iter().cloned().zip(uppers).collect();
+        ranges.into_iter().map(move |(from, upper)| {
+            let prefix = (keys::index_prefix(collection.id(), index.id), index.id);
+            let finds = scan.keeps_rules && index.is_to_be_unique();
+            Merge::open(runs, (&from, upper), prefix, finds, Arc::clone(build))
+        })
+    });
+    let mut merges: Vec<Merge> = merges.flatten().collect::<Result<_, _>>()?;
+    if entries <= ENTRIES_BY_UNITS {
+        for merge in merges {
+            fill_by_units(context, collection, build, merge).await?;
+        }
+        return Ok(());
+    }
+    merges.reverse();
+    let (left, tables) = (Arc::new(Mutex::new(merges)), Arc::new(Mutex::new(Vec::new())));
+    let job = || -> crew::Job {
+        let (scan, left, tables) = (Arc::clone(scan), Arc::clone(&left), Arc::clone(&tables));
+        Box::new(move || {
+            loop {
+                let Some(mut merge) = left.lock().pop() else { return Ok(()) };
+                let path = scan.new_path();
+                let mut rows = Paid { merge: &mut merge, scan: &scan, bytes: 0 };
+                let written = scan.store.write_tables(Keyspace::Indexes, &mut rows, &path)?;
+                tables.lock().extend(written);
+            }
+        })
+    };
+    match threads {
+        0 => job()()?,
+        _ => crew::work(build, (0..threads).map(|_| job()).collect()).await?,
+    }
+    drop(runs);
+    let tables = std::mem::take(&mut *tables.lock());
+    // Neither is the collection dropped meanwhile nor one of the indexes.
+    let _writing = collection.begin_write().await?;
+    build.check_going_on()?;
+    Ok(collection.store.ingest(Keyspace::Indexes, &tables)?)
+}
+
+/// The rows of a merge, held to the I/O budget and to what room there is.
+struct Paid<'m> {
+    merge: &'m mut Merge,
+    scan: &'m Scan,
+    bytes: usize,
+}
+
+impl TableRows for Paid<'_> {
+    fn next(&mut self) -> Result<Option<storage::KeyValue<'_>>, storage::StorageError> {
+        if self.bytes >= PAID_EACH {
+            self.scan.pay(self.bytes as u64)?;
+            self.bytes = 0;
+        }
+        let row = self.merge.next()?;
+        // What all keys begin with takes no room in a table.
+        self.bytes += row.map_or(0, |(key, value)| key.len() - keys::INDEX_PREFIX + value.len());
+        Ok(row)
+    }
+}
+
+/// Keys from which on others may merge, the first of them below all: no two entries with the same fields are
+/// on different sides of one.
+fn cuts(runs: &[Arc<Run>], threads: usize) -> Vec<Vec<u8>> {
+    let entries: usize = runs.iter().map(|run| run.entries()).sum();
+    let parts = (entries / ENTRIES_PER_MERGE).min(2 * threads).max(1);
+    let mut samples: Vec<Vec<u8>> = runs.iter().flat_map(|run| run.sample(16 * parts)).collect();
+    samples.sort_unstable();
+    let mut cuts = vec![Vec::new()];
+    for part in 1..parts {
+        let sample = samples.get(part * samples.len() / parts).cloned().unwrap_or_default();
+        if cuts.last().is_some_and(|last| *last < sample) {
+            cuts.push(sample);
+        }
+    }
+    cuts
+}
+
+/// Puts entries into the store as writers do.
+async fn fill_by_units(
     context: &OperationContext<'_>,
     collection: &Collection,
     build: &BuildProgress,
-    from: &[u8],
-) -> Result<Option<Vec<u8>>, CatalogError> {
-    let keys = batch_keys(context, collection, from)?;
-    let Some(last) = keys.last() else { return Ok(None) };
-    let next = [keys::behind_collection(last), &[0]].concat();
-    let mut writing = collection.begin_write().await?;
-    let hashes: Vec<u64> = keys.iter().map(|key| LatchTable::hash(key)).collect();
-    writing.latches.add_keys(checkpoint::wait(collection.key_latches.documents.lock_many(hashes)).await?);
-    let definition = &*writing.definition;
-    let mut entries: Vec<(IndexId, bool, IndexEntryBuf)> = Vec::new();
-    let mut additions = Vec::new();
-    for key in &keys {
-        // A document that is gone by now has no entries any more.
-        let Some(bytes) = context.view.get(Keyspace::Documents, key)? else { continue };
-        let document_key = keys::behind_collection(key);
-        for index in definition.indexes.iter().filter(|index| build.index_ids.contains(&index.id)) {
-            let found = index.generator.entries_for(context, RawDocument::trusted(&bytes), document_key)?;
-            if crate::collection::adds_paths(&index.multikey, &found.multikey) {
-                additions.push((index.id, found.multikey));
-            }
-            entries.extend(found.entries.into_iter().map(|entry| (index.id, index.keeps_unique(), entry)));
-        }
-    }
-    if !additions.is_empty() {
-        collection.record_multikey(context, &additions).await?;
-    }
-    let unique: Vec<u64> = entries
-        .iter()
-        .filter(|(_, unique, _)| *unique)
-        .map(|(_, _, entry)| LatchTable::hash(entry.fields()))
-        .collect();
-    writing.latches.add_keys(checkpoint::wait(collection.key_latches.unique_keys.lock_many(unique)).await?);
-    if context.keeps_rules() {
-        note_suspects(context, collection, build, &entries)?;
-    }
-    if !entries.is_empty() {
+    mut merge: Merge,
+) -> Result<(), CatalogError> {
+    loop {
+        build.check_going_on()?;
+        checkpoint::look()?;
+        let writing = collection.begin_write().await?;
         let mut changes = Changes::new(context);
-        changes.fill_index(entries.iter().map(|(_, _, entry)| entry));
+        let mut count = 0;
+        while count < UNIT_ENTRIES
+            && let Some((key, value)) = merge.next()?
+        {
+            changes.fill_index(key, value);
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
         changes.hold(writing.latches);
         changes.commit(&collection.store).await?;
+        give_way().await;
     }
-    build.done.fetch_add(keys.len() as u64, Ordering::Relaxed);
-    Ok(Some(next))
 }
 
-fn batch_keys(
-    context: &OperationContext<'_>,
-    collection: &Collection,
-    from: &[u8],
-) -> Result<Vec<Vec<u8>>, CatalogError> {
-    let lower = keys::row_key(collection.id(), from);
-    let range = KeyRange { lower: Some(lower), upper: keys::document_range(collection.id()).upper };
-    let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
-    let mut cursor = context.view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
-    let (mut keys, mut bytes) = (Vec::with_capacity(BATCH_DOCUMENTS), 0);
-    while keys.len() < BATCH_DOCUMENTS && bytes < BATCH_BYTES {
-        let Some((key, value)) = cursor.next()? else { break };
-        bytes += value.len();
-        keys.push(key.to_vec());
-    }
-    Ok(keys)
-}
-
-/// Looks for duplicates among the entries of a batch and in the index so far.
+/// Looks for duplicates among entries that come and in the index so far.
 fn note_suspects(
     context: &OperationContext<'_>,
     collection: &Collection,
     build: &BuildProgress,
-    entries: &[(IndexId, bool, IndexEntryBuf)],
+    (index, mut coming): (IndexId, Vec<&IndexEntryBuf>),
 ) -> Result<(), CatalogError> {
     let none = ReleasedKeys::default();
-    for &index in &build.index_ids {
-        let mut own: Vec<&IndexEntryBuf> = entries
-            .iter()
-            .filter(|(id, unique, _)| *unique && *id == index)
-            .map(|(_, _, entry)| entry)
-            .collect();
-        if own.is_empty() {
-            continue;
+    coming.sort_unstable();
+    let mut probe = UniqueProbe::new(context, collection.id(), index)?;
+    let mut previous: Option<&IndexEntryBuf> = None;
+    for entry in coming {
+        if previous.is_some_and(|previous| previous.fields() == entry.fields())
+            || probe.is_taken(entry, &none)?
+        {
+            build.suspect(index, entry);
         }
-        own.sort_unstable();
-        let mut probe = UniqueProbe::new(context, collection.id(), index)?;
-        let mut previous: Option<&IndexEntryBuf> = None;
-        for entry in own {
-            if previous.is_some_and(|previous| previous.fields() == entry.fields())
-                || probe.is_taken(entry, &none)?
-            {
-                build.suspect(index, entry);
-            }
-            previous = Some(entry);
-        }
+        previous = Some(entry);
     }
     Ok(())
 }
@@ -283,7 +424,7 @@ pub(crate) fn check_all_entries(
 ) -> Result<(), CatalogError> {
     let definition = collection.definition();
     for index in build.index_ids.iter().filter_map(|&id| definition.index_by_id(id)) {
-        if !index.spec.unique {
+        if !index.is_to_be_unique() {
             continue;
         }
         let range = keys::index_range(collection.id(), index.id);
@@ -311,6 +452,7 @@ pub(crate) async fn finish(
     collection: &Collection,
     build: &BuildProgress,
 ) -> Result<(), CatalogError> {
+    notes::settle_rest(context, collection, build).await?;
     check_suspects(context, collection, build)?;
     if build.overflowed.load(Ordering::Acquire) {
         check_all_entries(context, collection, build)?;
@@ -362,6 +504,7 @@ pub(crate) async fn remove_indexes(
     collection.publish(definition);
     for &id in ids {
         collection.store.reclaim(Keyspace::Indexes, keys::index_range(collection.id(), id));
+        collection.store.reclaim(Keyspace::Indexes, keys::notes_range(collection.id(), id));
     }
     Ok(())
 }

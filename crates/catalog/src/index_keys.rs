@@ -22,7 +22,7 @@ pub fn is_multikey(paths: &[u128]) -> bool {
 /// One entry of an index, ready to be written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct IndexEntryBuf {
-    /// Index prefix, encoded fields, document key.
+    /// Prefix of the index, or of its notes while it is built; encoded fields, document key.
     pub(crate) key: Vec<u8>,
     /// Document key length and type bits.
     pub(crate) value: Vec<u8>,
@@ -42,6 +42,13 @@ impl IndexEntryBuf {
 pub(crate) struct IndexEntries {
     pub(crate) entries: Vec<IndexEntryBuf>,
     pub(crate) multikey: MultikeyPaths,
+}
+
+/// Where entries are made one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct KeyScratch {
+    key: KeyBuilder,
+    value: Vec<u8>,
 }
 
 /// Computes the entries of one index.
@@ -118,6 +125,47 @@ impl KeyGenerator {
             found.entries.dedup_by(|later, earlier| later.key == earlier.key);
         }
         Ok(found)
+    }
+
+    /// Hands over each entry of a document as its key behind the index's prefix and its value, once and
+    /// made in `scratch`. Returns the paths where arrays were met, if any were. Of a document without arrays
+    /// nothing is allocated.
+    pub(crate) fn each_entry(
+        &self,
+        document: RawDocument<'_>,
+        document_key: &[u8],
+        scratch: &mut KeyScratch,
+        take: &mut impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<MultikeyPaths>, WriteError> {
+        if let Some(partial) = &self.partial
+            && !partial.matches(document)?
+        {
+            return Ok(None);
+        }
+        scratch.key.clear();
+        let mut is_missing = true;
+        for (position, field) in self.spec.fields.iter().enumerate() {
+            match self.advance(position, Walk::In { document, depth: 0 }) {
+                Walk::Done(value) => {
+                    is_missing &= value.is_none();
+                    append_field(&mut scratch.key, field, value);
+                }
+                Walk::In { .. } | Walk::AtArray { .. } => {
+                    let found = self.entries(document, document_key)?;
+                    for entry in &found.entries {
+                        take(entry.key.get(self.prefix.len()..).unwrap_or_default(), &entry.value);
+                    }
+                    return Ok(Some(found.multikey));
+                }
+            }
+        }
+        if !(self.spec.sparse && is_missing) {
+            scratch.value.clear();
+            write_entry_value(&mut scratch.value, document_key.len(), scratch.key.type_bits());
+            scratch.key.append_bytes(document_key);
+            take(scratch.key.key(), &scratch.value);
+        }
+        Ok(None)
     }
 
     /// The entries that a writer puts: see [`crate::Writer::Replication`] for what is not as it has to be.
@@ -268,15 +316,12 @@ impl KeyGenerator {
         let mut key = KeyBuilder::with_prefix(&self.prefix);
         for (field, walk) in self.spec.fields.iter().zip(walks) {
             let value = match walk {
-                Walk::Done(value) => value.unwrap_or(RawValue::Null),
+                Walk::Done(value) => *value,
                 Walk::In { .. } | Walk::AtArray { .. } => {
                     unreachable!("an entry is made of walks that ended")
                 }
             };
-            match field.kind {
-                FieldKind::Ordered(direction) => key.append(value, direction),
-                FieldKind::Hashed => key.append(RawValue::Int64(hash64(value)), field.kind.direction()),
-            }
+            append_field(&mut key, field, value);
         }
         let (mut key, type_bits) = key.into_parts();
         let fields_end = key.len();
@@ -285,6 +330,16 @@ impl KeyGenerator {
         write_entry_value(&mut value, document_key.len(), &type_bits);
         found.entries.push(IndexEntryBuf { key, value, fields_end });
         Ok(())
+    }
+}
+
+/// Appends one field; a missing one is null.
+#[inline]
+fn append_field(key: &mut KeyBuilder, field: &IndexField, value: Option<RawValue<'_>>) {
+    let value = value.unwrap_or(RawValue::Null);
+    match field.kind {
+        FieldKind::Ordered(direction) => key.append(value, direction),
+        FieldKind::Hashed => key.append(RawValue::Int64(hash64(value)), field.kind.direction()),
     }
 }
 

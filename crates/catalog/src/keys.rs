@@ -61,7 +61,45 @@ pub(crate) fn index_range(collection: CollectionId, index: IndexId) -> KeyRange 
     KeyRange::prefix(index_prefix(collection, index))
 }
 
-/// All entries of all indexes of a collection.
+/// Set in an index's id: the keys of its notes instead of those of its entries.
+const NOTES: u32 = 1 << 31;
+/// What a note says first: the entry is there, its value behind this byte, or it is not.
+const NOTE_ADDED: u8 = 1;
+const NOTE_REMOVED: u8 = 0;
+
+/// The bytes in front of the notes of an index: what writers did to entries of an index while it was built,
+/// the last word about each. Key and value are those of the entry but for this prefix and a byte.
+pub(crate) fn notes_prefix(collection: CollectionId, index: IndexId) -> [u8; INDEX_PREFIX] {
+    assert!(index & NOTES == 0, "index {index} of collection {collection} has an id of notes");
+    index_prefix(collection, index | NOTES)
+}
+
+/// All notes of an index.
+pub(crate) fn notes_range(collection: CollectionId, index: IndexId) -> KeyRange {
+    KeyRange::prefix(notes_prefix(collection, index))
+}
+
+/// Whether an entry's key is that of a note.
+#[inline]
+pub(crate) fn is_note(key: &[u8]) -> bool {
+    key.get(DOCUMENT_PREFIX).is_some_and(|byte| byte & 0x80 != 0)
+}
+
+/// The value of a note about an entry of this value.
+pub(crate) fn note_value(is_added: bool, value: &[u8]) -> Vec<u8> {
+    [&[if is_added { NOTE_ADDED } else { NOTE_REMOVED }], value].concat()
+}
+
+/// Takes a note's value apart: whether the entry is there, and its value; `None` when it is damaged.
+pub(crate) fn split_note(value: &[u8]) -> Option<(bool, &[u8])> {
+    match value.split_first()? {
+        (&NOTE_ADDED, value) => Some((true, value)),
+        (&NOTE_REMOVED, value) => Some((false, value)),
+        _ => None,
+    }
+}
+
+/// All entries and notes of all indexes of a collection.
 pub(crate) fn indexes_range(collection: CollectionId) -> KeyRange {
     KeyRange::prefix(collection.to_be_bytes())
 }
@@ -100,9 +138,9 @@ pub struct IndexEntry<'a> {
     pub document_key: &'a [u8],
 }
 
-/// Takes an index entry apart; `None` when it is damaged.
+/// The length of the document key of an entry with this value, and what is behind it.
 #[inline]
-pub(crate) fn split_entry<'a>(key: &'a [u8], value: &'a [u8]) -> Option<IndexEntry<'a>> {
+fn split_value(value: &[u8]) -> Option<(usize, &[u8])> {
     let mut length = 0usize;
     let mut shift = 0;
     let mut bytes = value.iter();
@@ -111,12 +149,24 @@ pub(crate) fn split_entry<'a>(key: &'a [u8], value: &'a [u8]) -> Option<IndexEnt
         length |= usize::from(byte & 0x7f).checked_shl(shift)?;
         shift += 7;
         if byte & 0x80 == 0 {
-            break;
+            return Some((length, bytes.as_slice()));
         }
     }
+}
+
+/// The length of the document key of an entry with this value; `None` when it is damaged.
+#[inline]
+pub(crate) fn document_key_length(value: &[u8]) -> Option<usize> {
+    split_value(value).map(|(length, _)| length)
+}
+
+/// Takes an index entry apart; `None` when it is damaged.
+#[inline]
+pub(crate) fn split_entry<'a>(key: &'a [u8], value: &'a [u8]) -> Option<IndexEntry<'a>> {
+    let (length, type_bits) = split_value(value)?;
     let body = key.get(INDEX_PREFIX..)?;
     let (fields, document_key) = body.split_at_checked(body.len().checked_sub(length)?)?;
-    Some(IndexEntry { key, fields, type_bits: bytes.as_slice(), document_key })
+    Some(IndexEntry { key, fields, type_bits, document_key })
 }
 
 /// Takes an index entry apart where all of them count: a damaged one is not passed over.

@@ -69,7 +69,7 @@ pub use collection::Collection;
 pub use definition::{CollectionDefinition, IndexDefinition, IndexState};
 pub use error::{CatalogError, DuplicateKey, ReadError, WriteError};
 pub use expiry::{ExpiryError, ExpiryFigures, ExpiryStep, ExpiryWalk};
-pub use index_build::BuildProgress;
+pub use index_build::{BuildPhase, BuildProgress};
 pub use index_keys::{MultikeyPaths, is_multikey};
 pub use index_spec::{FieldKind, IndexField, IndexSpec};
 pub use indexes::{CreateIndexesReport, IndexSelection};

@@ -27,6 +27,11 @@ const BACKGROUND_JOBS: std::ops::RangeInclusive<usize> = 2..=16;
 pub(crate) const KEEP_FREE: Duration = Duration::from_secs(60);
 const KEEP_FREE_SMALL: Duration = Duration::from_secs(1);
 
+/// An index build may hold this share of the memory, …
+const BUILD_MEMORY_SHARE: u64 = 32;
+/// … and no more than MongoDB's `maxIndexBuildMemoryUsageMegabytes` says unless it is set.
+const BUILD_MEMORY_MAX: usize = 200 << 20;
+
 /// See the module. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
@@ -71,6 +76,9 @@ impl Sizes {
             cache_bytes: (self.cache - self.row_cache).max(MIB),
             row_cache_bytes: self.row_cache,
             background_jobs: self.background_jobs,
+            build_threads: self.processors,
+            build_memory_bytes: usize::try_from(self.memory / BUILD_MEMORY_SHARE)
+                .map_or(BUILD_MEMORY_MAX, |share| share.min(BUILD_MEMORY_MAX)),
             ..StorageOptions::default()
         };
         if self.memory < SMALL {

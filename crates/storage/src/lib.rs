@@ -87,7 +87,10 @@ pub use engine::hooked::{EngineHooks, HookedEngine};
 pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
-pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
+pub use engine::{
+    Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes,
+    TableRows,
+};
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::queue::{GateBudget, SMALL_UNIT_BYTES};
 pub use gate::{Band, GateLimits};

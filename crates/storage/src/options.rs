@@ -41,6 +41,13 @@ pub struct StorageOptions {
     pub open_files_max: i32,
     /// Threads for flush and compaction. Default 0: chosen by the number of processors.
     pub background_jobs: u32,
+    /// Threads that one index build may use at a time. Default 0: none of its own, it computes where it was
+    /// asked for. A server gives it as many as it has processors; they are as nice as the thread that begins
+    /// it.
+    pub build_threads: usize,
+    /// Memory for the entries of one index build, in bytes; what is more goes to the disk in sorted runs.
+    /// Default 64 MiB.
+    pub build_memory_bytes: usize,
     /// What a compaction reads ahead of each of its files, in bytes. Default 2 MiB: few large reads, also
     /// where each is slow.
     pub compaction_readahead_bytes: u64,
@@ -66,6 +73,8 @@ impl Default for StorageOptions {
             journal_bytes_max: GIB,
             open_files_max: 512,
             background_jobs: 0,
+            build_threads: 0,
+            build_memory_bytes: 64 << 20,
             compaction_readahead_bytes: 2 * MIB,
             engine_statistics: true,
             disk_reserve_bytes: None,

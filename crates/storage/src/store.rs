@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
 use crate::engine::rocks::RocksEngine;
-use crate::engine::{Engine, EngineFailure, EngineReader, RangeBytes};
+use crate::engine::{Engine, EngineFailure, EngineReader, FinishedTable, RangeBytes, TableRows};
 use crate::error::{CommitError, OpenError, StorageError};
 use crate::gate::GateLimits;
 use crate::gate::queue::{Admission, Gate};
@@ -93,6 +93,8 @@ pub(crate) struct StoreInner {
     pub(crate) reclaim: Reclaim,
     pace: BackgroundPace,
     pub(crate) memtable_bytes: u64,
+    build_threads: usize,
+    build_memory_bytes: usize,
     pub(crate) closed: AtomicBool,
     /// What waits for room on the disk is to fail.
     pub(crate) is_ending: AtomicBool,
@@ -221,6 +223,8 @@ impl Store {
             reclaim: Reclaim::default(),
             pace: BackgroundPace::new(options.io_budget_bytes_per_second),
             memtable_bytes: options.memtable_bytes,
+            build_threads: options.build_threads,
+            build_memory_bytes: options.build_memory_bytes,
             closed: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             engine,
@@ -369,6 +373,44 @@ impl Store {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StorageError> {
         self.inner.open()?.engine.compact(keyspace, range, goes_on)
+    }
+
+    /// Threads of its own that one index build may use; without one it computes where it is polled.
+    pub fn build_threads(&self) -> usize {
+        self.inner.build_threads
+    }
+
+    /// Bytes of memory for the entries of one index build.
+    pub fn build_memory_bytes(&self) -> usize {
+        self.inner.build_memory_bytes
+    }
+
+    /// Writes rows into tables that are no part of the store yet; `path` is what the names of their files
+    /// begin with. Blocks.
+    ///
+    /// # Errors
+    /// What the rows or the engine report; nothing is left then.
+    pub fn write_tables(
+        &self,
+        keyspace: Keyspace,
+        rows: &mut dyn TableRows,
+        path: &Path,
+    ) -> Result<Vec<FinishedTable>, StorageError> {
+        self.inner.open()?.engine.write_tables(keyspace, rows, path)
+    }
+
+    /// Makes tables part of the store, all at once and on stable storage. Views that are open already do not
+    /// see them. Nobody else may have written between their keys, nor write there meanwhile. Blocks for as
+    /// long as the engine takes to note them.
+    ///
+    /// # Errors
+    /// What the engine reports; none of them is part of it then.
+    pub fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError> {
+        let inner = self.inner.open()?;
+        if let Some(failure) = inner.breakdown() {
+            return Err(StorageError::Engine(failure.to_string().into()));
+        }
+        inner.engine.ingest(keyspace, tables)
     }
 
     /// Gives back the room of a range whose keys are all deleted and never come again, in the background.

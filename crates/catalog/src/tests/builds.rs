@@ -3,6 +3,7 @@
 use super::*;
 use crate::index_build;
 use crate::keys;
+use crate::{BuildPhase, IndexSelection};
 use document::doc;
 use std::future::Future;
 use std::pin::pin;
@@ -124,7 +125,7 @@ fn a_crash_in_a_build_leaves_no_index() {
     things.publish(definition);
     let build = index_build::start(&things, vec![(id, "a".into())], Vec::new());
     block_on(index_build::fill(changing(&catalog), &things, &build)).expect("the entries");
-    assert_eq!((entries(&things, "a"), build.done()), (50, 50));
+    assert_eq!(entries(&things, "a"), 50);
     drop((things, catalog));
     let catalog =
         Catalog::open(Store::open(&path, &StorageOptions::small()).expect("a store")).expect("a catalog");
@@ -250,5 +251,214 @@ fn a_whole_reading_finds_what_no_suspect_told() {
             assert_eq!(found.err().map(|error| error.code()), expect, "index {name}");
             things.remove_build(&build);
         }
+    });
+}
+
+/// Options by which a build of some ten thousand documents does what one of millions does.
+fn many_runs() -> StorageOptions {
+    StorageOptions { build_threads: 3, build_memory_bytes: 192 << 10, ..StorageOptions::small() }
+}
+
+fn on_both_engines_in_runs(test: impl Fn(Arc<Catalog>, Option<&std::path::Path>)) {
+    let memory = Store::in_memory(&many_runs()).expect("a store in memory");
+    test(Catalog::open(memory).expect("an empty catalog"), None);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    let store = Store::open(&path, &many_runs()).expect("a store in a directory");
+    test(Catalog::open(store).expect("an empty catalog"), Some(&path));
+}
+
+/// What a document of this number looks like in its version of this moment: in turn with a number, an array,
+/// a subdocument, nothing.
+fn version(id: i32, random: &mut fastrand::Rng) -> Document {
+    let text = "x".repeat(random.usize(0..30));
+    match random.u8(0..5) {
+        0 => doc! { "_id": id, "u": id, "a": (random.i32(0..50)), "s": text },
+        1 => doc! { "_id": id, "u": id, "a": [(random.i32(0..9)), (random.i32(0..9))], "s": text },
+        2 => doc! { "_id": id, "u": id, "a": { "b": (random.i32(0..9)) }, "s": text },
+        3 => doc! { "_id": id, "u": id, "a": (f64::from(random.i32(0..50))), "s": text },
+        _ => doc! { "_id": id, "u": id, "s": text },
+    }
+}
+
+/// Writes to the collection until it is told to stop; the numbers of its documents end with its own.
+fn write_at_random(things: &Collection, number: i32, seed: u64, stop: &AtomicBool) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    while !stop.load(Ordering::Relaxed) {
+        let id = random.i32(0..15_000) * 2 + number;
+        let next = (random.u8(0..4) > 0).then(|| version(id, &mut random));
+        update(things, id, |found| found.and(next.clone())).expect("an update");
+        if let Some(document) = next {
+            // It was there, or it comes.
+            let _ = insert(things, document);
+        }
+    }
+}
+
+#[test]
+fn runs_and_notes_of_writers_make_a_whole_index() {
+    for seed in 0..2 {
+        on_both_engines_in_runs(|catalog, path| {
+            let things = collection(&catalog, "c");
+            let mut random = fastrand::Rng::with_seed(seed);
+            for first in (0..60_000).step_by(1_000) {
+                let documents = buffers((first..first + 1_000).map(|id| version(id, &mut random)));
+                let documents: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
+                block_on(things.insert_many(writing(&things), &documents, true));
+            }
+            let before = things.store.pinned_view();
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for number in 0..2 {
+                    let (things, stop) = (&things, &stop);
+                    scope.spawn(move || write_at_random(things, number, seed * 7 + number as u64, stop));
+                }
+                let specs = [
+                    doc! { "key": { "a": 1, "s": -1 }, "name": "a" },
+                    doc! { "key": { "u": 1 }, "name": "u", "unique": true },
+                    doc! { "key": { "a.b": 1 }, "name": "sparse", "sparse": true },
+                    doc! {
+                        "key": { "a": "hashed" }, "name": "partial",
+                        "partialFilterExpression": { "a": { "$type": "double" } }
+                    },
+                ];
+                let specs: Vec<_> = specs
+                    .iter()
+                    .map(|spec| IndexSpec::parse(spec.to_buf().as_raw()).expect("a specification"))
+                    .collect();
+                let built = block_on(catalog.create_indexes(changing(&catalog), &namespace("c"), &specs));
+                stop.store(true, Ordering::Relaxed);
+                built.expect("four indexes");
+            });
+            assert_valid(&things);
+            assert_eq!(entries(&things, "u") as u64, things.document_count());
+            assert!(things.definition().index("a").expect("the index").is_multikey());
+            assert!(!things.definition().index("u").expect("the index").is_multikey());
+            let range = keys::indexes_range(things.id());
+            let mut cursor = before.cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+            assert_eq!(cursor.next().expect("a read"), None, "a view of before has no part of it");
+            for index in things.definition().indexes.iter() {
+                let range = keys::notes_range(things.id(), index.id);
+                let view = things.store.read_view();
+                let mut cursor = view.cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+                assert_eq!(cursor.next().expect("a read"), None, "a note is left");
+            }
+            if let Some(path) = path {
+                let left = std::fs::read_dir(path.join("index-builds")).expect("its directory").count();
+                assert_eq!(left, 0, "files are left");
+            }
+        });
+    }
+}
+
+#[test]
+fn duplicates_in_different_runs_are_found_and_nothing_is_left() {
+    on_both_engines_in_runs(|catalog, path| {
+        let things = collection(&catalog, "c");
+        fill(&things, 60_000);
+        insert(&things, doc! { "_id": -7, "u": 59_999 }).expect("an insert");
+        let unique = || doc! { "key": { "u": 1 }, "name": "u", "unique": true };
+        assert_code(index(&catalog, "c", unique()), 11000);
+        assert!(things.definition().index("u").is_none());
+        let range = keys::indexes_range(things.id());
+        let view = things.store.read_view();
+        let mut cursor = view.cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+        assert_eq!(cursor.next().expect("a read"), None, "entries of the failed build");
+        if let Some(path) = path {
+            let left = std::fs::read_dir(path.join("index-builds")).expect("its directory").count();
+            assert_eq!(left, 0, "files are left");
+        }
+        update(&things, -7, |_| None).expect("a delete");
+        index(&catalog, "c", unique()).expect("there is no duplicate any more");
+        assert_valid(&things);
+    });
+}
+
+#[test]
+fn a_build_of_a_dropped_collection_or_index_ends_and_leaves_nothing() {
+    on_both_engines_in_runs(|catalog, _| {
+        let things = collection(&catalog, "c");
+        fill(&things, 60_000);
+        std::thread::scope(|scope| {
+            let building =
+                scope.spawn(|| index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).map(drop));
+            while things.builds().is_empty() && !building.is_finished() {
+                std::thread::yield_now();
+            }
+            let selection = IndexSelection::Names(vec!["a".into()]);
+            block_on(catalog.drop_indexes(changing(&catalog), &namespace("c"), &selection)).expect("a drop");
+            let _ = building.join().expect("no panic");
+        });
+        let range = keys::indexes_range(things.id());
+        let view = things.store.read_view();
+        let mut cursor = view.cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+        assert_eq!(cursor.next().expect("a read"), None, "entries of an index that is dropped");
+        assert_valid(&things);
+    });
+}
+
+#[test]
+fn a_crash_after_tables_were_taken_in_leaves_no_entry_no_note_and_no_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    let open = || Catalog::open(Store::open(&path, &many_runs()).expect("a store")).expect("a catalog");
+    for fills in [false, true] {
+        let catalog = open();
+        let things = collection(&catalog, "c");
+        if things.document_count() == 0 {
+            index(&catalog, "c", doc! { "key": { "u": 1 }, "name": "u", "unique": true }).expect("an index");
+            fill(&things, 60_000);
+        }
+        let old = things.definition().index("u").expect("the index").id;
+        block_on(catalog.register_rebuild(changing(&catalog), &things)).expect("registered");
+        let build = things.builds().remove(0);
+        if fills {
+            block_on(index_build::fill(changing(&catalog), &things, &build)).expect("the entries");
+        }
+        // Noted, and never settled.
+        update(&things, 7, |_| Some(doc! { "_id": 7, "u": (-7) })).expect("an update");
+        update(&things, 8, |_| None).expect("a delete");
+        insert(&things, doc! { "_id": 8, "u": 8 }).expect("an insert");
+        let stray = path.join("index-builds").join("as a killed process leaves it");
+        std::fs::create_dir_all(stray.parent().expect("a directory")).expect("a directory");
+        std::fs::write(&stray, b"part of a run").expect("a file");
+        let new = build.index_ids()[0];
+        drop((build, things, catalog));
+        let catalog = open();
+        let things = collection(&catalog, "c");
+        assert_eq!(things.definition().index("u").expect("the old index").id, old);
+        assert!(!stray.exists());
+        for range in [keys::index_range(things.id(), new), keys::notes_range(things.id(), new)] {
+            let view = things.store.read_view();
+            let mut cursor = view.cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+            assert_eq!(cursor.next().expect("a read"), None, "of the build that the crash ended");
+        }
+        assert_valid(&things);
+    }
+}
+
+#[test]
+fn a_build_tells_how_far_it_is() {
+    on_both_engines_in_runs(|catalog, _| {
+        let things = collection(&catalog, "c");
+        fill(&things, 60_000);
+        let namespace = namespace("c");
+        let spec = doc! { "key": { "a": 1 }, "name": "a" };
+        let specs = [IndexSpec::parse(spec.to_buf().as_raw()).expect("a specification")];
+        let mut building = pin!(catalog.create_indexes(changing(&catalog), &namespace, &specs));
+        let mut task = Context::from_waker(Waker::noop());
+        let (mut phases, mut polls) = (Vec::new(), 0);
+        while building.as_mut().poll(&mut task).is_pending() {
+            let Some(build) = things.builds().pop() else { continue };
+            let (phase, done, total) = (build.phase(), build.done(), build.total());
+            assert!(phase == BuildPhase::Settle || done <= total, "{phase:?}: {done} of {total}");
+            if phases.last() != Some(&phase) {
+                phases.push(phase);
+            }
+            polls += 1;
+        }
+        assert!(polls > 0 && phases.is_sorted_by_key(|phase| *phase as u8), "{phases:?}");
+        assert_eq!(phases.first(), Some(&BuildPhase::Scan));
+        assert_valid(&things);
     });
 }

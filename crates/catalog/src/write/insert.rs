@@ -1,7 +1,7 @@
 //! Inserting: many documents in one write unit, errors per document.
 
 use super::rules::{check_document, check_only_id, check_validator, with_leading_id};
-use super::unique::{ReleasedKeys, UniqueProbe, Uniqueness, duplicate, duplicate_id};
+use super::unique::{ReleasedKeys, UniqueProbe, duplicate, duplicate_id};
 use crate::change::Changes;
 use crate::collection::{Collection, Writing, adds_paths};
 use crate::definition::{CollectionDefinition, IndexDefinition};
@@ -415,7 +415,6 @@ fn unique_hashes(definition: &CollectionDefinition, candidates: &[Candidate<'_>]
 /// Checks that new keys exist neither in the store nor earlier in the same unit.
 struct FreshKeys<'c> {
     context: &'c OperationContext<'c>,
-    collection: &'c Collection,
     definition: &'c CollectionDefinition,
     probes: Vec<(usize, Arc<IndexDefinition>, UniqueProbe)>,
     claimed: HashSet<Vec<u8>>,
@@ -438,7 +437,6 @@ impl<'c> FreshKeys<'c> {
         }
         Ok(FreshKeys {
             context,
-            collection,
             definition,
             probes,
             claimed: HashSet::default(),
@@ -455,17 +453,8 @@ impl<'c> FreshKeys<'c> {
         }
         for (position, index, probe) in &mut self.probes {
             for entry in candidate.entries_of(*position) {
-                let uniqueness = match self.claimed.contains(entry.fields()) {
-                    true if index.is_ready() => Uniqueness::Taken,
-                    true => Uniqueness::Suspect,
-                    false => probe.check(index, entry, &self.released)?,
-                };
-                match uniqueness {
-                    Uniqueness::Free => {}
-                    Uniqueness::Taken => return Err(duplicate(self.definition, index, entry)),
-                    Uniqueness::Suspect => {
-                        self.collection.building(index.id).suspect(index.id, entry);
-                    }
+                if self.claimed.contains(entry.fields()) || probe.is_taken(entry, &self.released)? {
+                    return Err(duplicate(self.definition, index, entry));
                 }
             }
         }

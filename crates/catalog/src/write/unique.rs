@@ -1,6 +1,6 @@
 //! Unique keys: finding the entry of another document with the same fields.
 
-use crate::definition::{CollectionDefinition, IndexDefinition, IndexState};
+use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::IndexEntryBuf;
 use crate::keys::{index_range, split_entry};
 use crate::{DuplicateKey, OperationContext, WriteError};
@@ -8,15 +8,6 @@ use document::key::decode;
 use document::{Document, Value};
 use hashbrown::HashSet;
 use storage::{Cursor, Direction, KeyRange, Keyspace, StorageError};
-
-/// What a look-up of a unique key found.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Uniqueness {
-    Free,
-    /// Another document has the key, in an index that is being built: the build decides about it at its end.
-    Suspect,
-    Taken,
-}
 
 /// Entries of unique indexes that go with the unit in which others come: the store still has them.
 pub(crate) type ReleasedKeys = HashSet<Vec<u8>>;
@@ -57,19 +48,6 @@ impl UniqueProbe {
             }
         }
         Ok(false)
-    }
-
-    pub(crate) fn check(
-        &mut self,
-        index: &IndexDefinition,
-        entry: &IndexEntryBuf,
-        released: &ReleasedKeys,
-    ) -> Result<Uniqueness, StorageError> {
-        Ok(match (self.is_taken(entry, released)?, index.state) {
-            (false, _) => Uniqueness::Free,
-            (true, IndexState::Building) => Uniqueness::Suspect,
-            (true, IndexState::Ready) => Uniqueness::Taken,
-        })
     }
 }
 

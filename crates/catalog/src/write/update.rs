@@ -5,7 +5,7 @@ use super::found::FoundDocuments;
 use super::insert::UNIT_BYTES_MAX;
 use super::latest::{Latest, Version};
 use super::rules::{check_extent, check_id, check_validator};
-use super::unique::{ReleasedKeys, UniqueProbe, Uniqueness, duplicate};
+use super::unique::{ReleasedKeys, UniqueProbe, duplicate};
 use crate::change::Changes;
 use crate::collection::{Collection, Writing};
 use crate::definition::{CollectionDefinition, IndexDefinition};
@@ -336,12 +336,8 @@ impl Collection {
         {
             let mut probe = UniqueProbe::new(context, self.id(), change.index.id)?;
             for entry in change.fresh.iter().filter_map(|&position| change.added.get(position)) {
-                match probe.check(change.index, entry, released)? {
-                    Uniqueness::Free => {}
-                    Uniqueness::Taken => return Err(duplicate(definition, change.index, entry)),
-                    Uniqueness::Suspect => {
-                        self.building(change.index.id).suspect(change.index.id, entry);
-                    }
+                if probe.is_taken(entry, released)? {
+                    return Err(duplicate(definition, change.index, entry));
                 }
             }
         }

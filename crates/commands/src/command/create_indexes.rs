@@ -4,7 +4,7 @@ use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::write::check_not_of_sessions;
-use catalog::{BuildProgress, IndexSpec, Namespace};
+use catalog::{BuildPhase, BuildProgress, IndexSpec, Namespace};
 use document::{DocumentBuilder, RawDocument, RawValue};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -69,7 +69,12 @@ pub(super) async fn showing_progress<F: Future>(
         {
             let (done, total) = (build.done(), build.total());
             let percent = (done * 100).checked_div(total).unwrap_or(100).min(100);
-            let message = format!("Index Build: scanning collection: {done}/{total} {percent}%");
+            let step = match build.phase() {
+                BuildPhase::Scan => "scanning collection",
+                BuildPhase::Load => "inserting keys from external sorter into index",
+                BuildPhase::Settle => "draining writes received during build",
+            };
+            let message = format!("Index Build: {step}: {done}/{total} {percent}%");
             context.operation.set_progress(message, done, total);
         }
         polled

@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::memory::MemoryEngine;
-use super::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
+use super::{
+    Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes,
+    TableRows,
+};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 use crate::unit::{MutationLog, WriteUnit};
@@ -154,6 +157,22 @@ impl<H: EngineHooks> Engine for HookedEngine<H> {
 
     fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
         self.memory.drop_files(keyspace, range)
+    }
+
+    fn write_tables(
+        &self,
+        keyspace: Keyspace,
+        rows: &mut dyn TableRows,
+        path: &Path,
+    ) -> Result<Vec<FinishedTable>, StorageError> {
+        self.memory.write_tables(keyspace, rows, path)
+    }
+
+    fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError> {
+        let unit = FinishedTable::units(tables, keyspace);
+        // What can go wrong with a write can with this, and what keeps an image of the disk hears of it.
+        let written = self.hooks.write(&self.memory, &[unit], &MutationLog::default());
+        written.map(drop).map_err(EngineFailure::into_error)
     }
 
     fn stop_compacting(&self) {

@@ -14,7 +14,10 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
+use super::{
+    Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes,
+    TableRows,
+};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 use crate::unit::{Mutation, MutationLog, WriteUnit};
@@ -385,6 +388,20 @@ impl Engine for MemoryEngine {
 
     fn drop_files(&self, _keyspace: Keyspace, _range: &KeyRange) -> Result<(), StorageError> {
         Ok(())
+    }
+
+    fn write_tables(
+        &self,
+        _keyspace: Keyspace,
+        rows: &mut dyn TableRows,
+        _path: &Path,
+    ) -> Result<Vec<FinishedTable>, StorageError> {
+        FinishedTable::in_memory(rows)
+    }
+
+    fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError> {
+        let unit = FinishedTable::units(tables, keyspace);
+        self.write(&[unit], &MutationLog::default()).map(drop).map_err(EngineFailure::into_error)
     }
 
     fn stop_compacting(&self) {}

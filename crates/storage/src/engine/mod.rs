@@ -8,6 +8,7 @@ pub(crate) mod hooked;
 pub(crate) mod image;
 pub(crate) mod memory;
 pub(crate) mod rocks;
+pub(crate) mod table;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 use crate::unit::{MutationLog, WriteUnit};
 use crate::view::{KeyValue, PinnedBytes};
+pub use table::{FinishedTable, TableRows};
 
 /// An ordered key-value engine with snapshots and a write-ahead log.
 ///
@@ -89,6 +91,25 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports.
     fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError>;
 
+    /// Writes rows into tables that are no part of the engine yet, in files of this directory whose names
+    /// begin so; an engine without files keeps them in memory.
+    ///
+    /// # Errors
+    /// What the rows or the engine report; nothing is left then.
+    fn write_tables(
+        &self,
+        keyspace: Keyspace,
+        rows: &mut dyn TableRows,
+        path: &Path,
+    ) -> Result<Vec<FinishedTable>, StorageError>;
+
+    /// Makes tables part of the engine, all at once and on stable storage; readers of older states do not see
+    /// them. No two of them have a key in common, and nobody else writes between their keys meanwhile.
+    ///
+    /// # Errors
+    /// What the engine reports; none of them is part of it then.
+    fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError>;
+
     /// Makes [`Engine::compact`] end early from now on.
     fn stop_compacting(&self);
 
@@ -146,6 +167,16 @@ pub enum EngineFailure {
     NoSpace(Arc<str>),
     /// Anything else, in the engine's words; nothing was written.
     Failed(Arc<str>),
+}
+
+impl EngineFailure {
+    pub(crate) fn into_error(self) -> StorageError {
+        match self {
+            EngineFailure::Stalled => StorageError::Engine(Arc::from("the engine is behind with its writes")),
+            EngineFailure::NoSpace(detail) => StorageError::NoSpace(detail),
+            EngineFailure::Failed(detail) => StorageError::Engine(detail),
+        }
+    }
 }
 
 /// An estimate of the bytes a range occupies.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use storage::{
     CursorOptions, Direction, Engine, EngineCursor, EngineReader, KeyRange, Keyspace, MemoryEngine,
-    MutationLog, ReadTier, RocksEngine, StorageError, StorageOptions, WriteUnit,
+    MutationLog, ReadTier, RocksEngine, StorageError, StorageOptions, TableRows, WriteUnit,
 };
 
 use crate::faults::faulty_engine;
@@ -330,4 +330,48 @@ fn the_cache_tier_says_when_it_would_block() {
     assert_eq!(cursor.next().err(), Some(StorageError::WouldBlock));
     engine.reader().get(DOCUMENTS, b"a", ReadTier::Any).unwrap();
     assert_eq!(tiered(&engine).unwrap().unwrap(), *b"a!", "now it is in the cache");
+}
+
+/// Rows for tables: these keys, as `put_all` has them.
+struct Rows<'r> {
+    rest: std::slice::Iter<'r, &'r str>,
+    value: String,
+}
+
+impl TableRows for Rows<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, StorageError> {
+        let Some(key) = self.rest.next() else { return Ok(None) };
+        self.value = format!("{key}!");
+        Ok(Some((key.as_bytes(), self.value.as_bytes())))
+    }
+}
+
+#[test]
+fn tables_become_part_at_once_and_views_before_do_not_see_them() {
+    for_each_engine(|engine| {
+        let directory = tempfile::tempdir().unwrap();
+        let tables = |name: &str, keys: &[&str]| {
+            let mut rows = Rows { rest: keys.iter(), value: String::new() };
+            engine.write_tables(DOCUMENTS, &mut rows, &directory.path().join(name)).unwrap()
+        };
+        put_all(engine, &["a", "z"]);
+        let (before, open) =
+            (engine.pinned_reader(), &mut *cursor(&engine.reader(), KeyRange::all(), Direction::Forward));
+        let sequence = engine.sequence();
+        let mut both = tables("first", &["b", "c"]);
+        both.extend(tables("second", &["d", "e"]));
+        check(engine, KeyRange::all(), None, Direction::Forward, "a z");
+        engine.ingest(DOCUMENTS, &both).unwrap();
+        drop(both);
+        assert!(engine.sequence() >= sequence);
+        check(engine, KeyRange::all(), None, Direction::Forward, "a b c d e z");
+        assert_eq!(rest(&mut *cursor(&before, KeyRange::all(), Direction::Forward)), ["a", "z"]);
+        assert!(before.get(DOCUMENTS, b"c", ReadTier::Any).unwrap().is_none(), "it is younger");
+        assert_eq!(rest(open), ["a", "z"], "a cursor sees one state");
+        write(engine, |unit| unit.delete(DOCUMENTS, b"c"));
+        check(engine, KeyRange::all(), None, Direction::Backward, "z e d b a");
+        drop(tables("never taken in", &["x"]));
+        engine.ingest(DOCUMENTS, &tables("empty", &[])).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "no file is left");
+    });
 }

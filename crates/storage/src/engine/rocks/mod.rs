@@ -5,6 +5,7 @@ mod options;
 mod raw;
 mod reader;
 mod statistics;
+mod tables;
 mod warming;
 
 use std::path::Path;
@@ -14,7 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteOptions, checkpoint::Checkpoint};
 
-use super::{Engine, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
+use super::{
+    Engine, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes, TableRows,
+};
 use crate::error::StorageError;
 use crate::keyspace::{KeyRange, Keyspace};
 use crate::options::StorageOptions;
@@ -61,6 +64,8 @@ struct Database {
     counts_tickers: bool,
     cache: Cache,
     cache_bytes: u64,
+    /// As the store was opened with.
+    storage_options: StorageOptions,
     /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state.
     write_options: WriteOptions,
     /// Set by a write that found the disk full, cleared by the next one that succeeds. In between the log
@@ -192,6 +197,7 @@ impl RocksEngine {
             options: database_options,
             cache,
             cache_bytes: options.cache_bytes,
+            storage_options: options.clone(),
             write_options,
             out_of_space: AtomicBool::new(false),
             log_access: RwLock::new(()),
@@ -301,6 +307,19 @@ impl Engine for RocksEngine {
         self.database.rocks.delete_file_in_range_cf(family, lower, upper).map_err(storage_error)
     }
 
+    fn write_tables(
+        &self,
+        keyspace: Keyspace,
+        rows: &mut dyn TableRows,
+        path: &Path,
+    ) -> Result<Vec<FinishedTable>, StorageError> {
+        self.database.write_tables(keyspace, rows, path)
+    }
+
+    fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError> {
+        self.database.ingest(keyspace, tables)
+    }
+
     fn stop_compacting(&self) {
         raw::disable_manual_compaction(&self.database.rocks);
     }
@@ -383,5 +402,51 @@ mod tests {
             drop(writing);
             assert!(matches!(sync.join().unwrap(), Err(EngineFailure::NoSpace(_))));
         });
+    }
+
+    struct OneRow(Option<[u8; 1]>, [u8; 1]);
+
+    impl TableRows for OneRow {
+        fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, StorageError> {
+            let Some(key) = self.0.take() else { return Ok(None) };
+            self.1 = key;
+            Ok(Some((&self.1, b"table")))
+        }
+    }
+
+    #[test]
+    fn the_log_is_replayed_around_tables_that_were_taken_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || {
+            RocksEngine::open(&directory.path().join("engine"), &StorageOptions::small(), true, false)
+                .unwrap()
+        };
+        let write = |engine: &RocksEngine, key: u8| {
+            let mut unit = WriteUnit::new();
+            unit.put(Keyspace::Indexes, &[key], b"log");
+            engine.write(&[unit], &MutationLog::default()).unwrap();
+        };
+        let engine = open();
+        for key in [2, 5, 8] {
+            write(&engine, key - 1);
+            // A view that is open has the table take a sequence number of its own.
+            let view = engine.pinned_reader();
+            let path = directory.path().join("table");
+            let tables =
+                engine.write_tables(Keyspace::Indexes, &mut OneRow(Some([key]), [0]), &path).unwrap();
+            engine.ingest(Keyspace::Indexes, &tables).unwrap();
+            drop(view);
+            write(&engine, key + 1);
+        }
+        let sequence = engine.sequence();
+        // Nothing was flushed by us: all but the tables is in the log.
+        drop(engine);
+        let engine = open();
+        assert!(engine.sequence() >= sequence);
+        for key in 1..=9 {
+            let found = engine.reader().get(Keyspace::Indexes, &[key], ReadTier::Any).unwrap();
+            let expect: &[u8] = if key % 3 == 2 { b"table" } else { b"log" };
+            assert_eq!(found.as_deref(), Some(expect), "key {key}");
+        }
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn column_families(options: &StorageOptions, cache: &Cache) -> Vec<Co
         .collect()
 }
 
-fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cache: &Cache) -> Options {
+pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cache: &Cache) -> Options {
     let memtable = usize::try_from(options.memtable_bytes).unwrap_or(64 * MIB);
     let memtable = match keyspace {
         Keyspace::Documents | Keyspace::Indexes => memtable,
