@@ -16,6 +16,7 @@
 //! What a server without documents could do as well: `dispatch`.
 
 mod aggregation;
+mod calendar;
 mod command;
 mod context;
 #[cfg(test)]
