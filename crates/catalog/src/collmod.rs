@@ -89,6 +89,7 @@ async fn modify_collection(
             "validationAction" => {
                 definition.options.validation_action = Some(ValidationAction::parse(value)?)
             }
+            "hideExpired" => modify_hiding(&mut definition, value, &mut reply)?,
             "cappedSize" | "cappedMax" => modify_capped(&mut definition, element.name(), value)?,
             "changeStreamPreAndPostImages" | "expireAfterSeconds" => {
                 definition.options.other.insert(element.name(), value.to_value());
@@ -121,6 +122,26 @@ fn document_of<'a>(field: &str, value: RawValue<'a>) -> Result<RawDocument<'a>, 
             value.kind().alias()
         ))
     })
+}
+
+fn modify_hiding(
+    definition: &mut CollectionDefinition,
+    value: RawValue<'_>,
+    reply: &mut Document,
+) -> Result<(), CatalogError> {
+    let hides = value.as_bool().or_else(|| value.as_f64().map(|number| number != 0.0)).ok_or_else(|| {
+        CatalogError::TypeMismatch(
+            "BSON field 'collMod.hideExpired' is the wrong type, expected type 'bool'".into(),
+        )
+    })?;
+    if hides && definition.is_capped() {
+        return Err(CatalogError::InvalidOptions(
+            "'hideExpired' is for collections that can have TTL indexes: not for capped ones".into(),
+        ));
+    }
+    reply.push("hideExpired_old", std::mem::replace(&mut definition.options.hide_expired, hides));
+    reply.push("hideExpired_new", hides);
+    Ok(())
 }
 
 fn modify_capped(

@@ -23,6 +23,8 @@ mod context;
 mod election_tests;
 mod exec;
 #[cfg(test)]
+mod hidden_tests;
+#[cfg(test)]
 mod logged_tests;
 mod own_collections;
 mod replica_set;

@@ -1,12 +1,12 @@
 //! What is stored of the calendar: one document of `config.settings`, which every member has.
 
-use super::board::CalendarBoard;
 use super::WorkKind;
+use super::board::CalendarBoard;
 use crate::error::CommandResult;
 use crate::server::DataNode;
 use document::{DocumentBuf, RawDocument, RawValue};
-use query::calendar::WorkCalendar;
 use query::QueryError;
+use query::calendar::WorkCalendar;
 use std::sync::Arc;
 use storage::{ReadTier, ReadView};
 
@@ -55,7 +55,11 @@ pub(crate) const fn settings_namespace() -> (&'static str, &'static str) {
 ///
 /// # Errors
 /// Storage errors; that the read would block.
-pub(crate) fn stored_calendar(node: &DataNode, view: &ReadView, tier: ReadTier) -> CommandResult<DocumentBuf> {
+pub(crate) fn stored_calendar(
+    node: &DataNode,
+    view: &ReadView,
+    tier: ReadTier,
+) -> CommandResult<DocumentBuf> {
     let Some(collection) = node.catalog.collection(NAMESPACE.0, NAMESPACE.1) else {
         return Ok(RawDocument::EMPTY.to_buf());
     };

@@ -81,7 +81,7 @@ pub(crate) fn status(server: &ServiceContext) -> Document {
             None => kinds.push(work.id.kind.name(), state),
             Some((namespace, index)) => {
                 let mut named = doc! { "kind": (work.id.kind.name()), "ns": (namespace.as_str()),
-                    "index": (index.as_str()) };
+                "index": (index.as_str()) };
                 named.extend(state.iter().map(|(name, value)| (name, value.clone())));
                 indexes.push(Value::Document(named));
             }

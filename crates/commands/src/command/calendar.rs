@@ -57,9 +57,8 @@ async fn set(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let node = &context.server.node;
     let stored = stored_calendar(node, node.newest.view(), ReadTier::Any)?.as_raw().to_document();
     let mut calendar = Document::from_iter([("_id", DOCUMENT_ID)]);
-    calendar.extend(
-        stored.iter().filter(|(name, _)| *name != "_id").map(|(name, value)| (name, value.clone())),
-    );
+    calendar
+        .extend(stored.iter().filter(|(name, _)| *name != "_id").map(|(name, value)| (name, value.clone())));
     for (kind, windows) in changes {
         match windows {
             Some(windows) => drop(calendar.insert(kind.name(), windows.to_value())),

@@ -26,8 +26,7 @@ const MS_PER_MINUTE: i64 = 60_000;
 const MS_PER_DAY: i64 = DAY_MINUTES as i64 * MS_PER_MINUTE;
 
 /// The days as they are written, in the order of a week that begins on a Monday.
-const DAY_NAMES: [&str; 7] =
-    ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+const DAY_NAMES: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 /// As many letters of them are enough.
 const SHORT_DAY: usize = 3;
 
@@ -109,10 +108,8 @@ impl WorkRate {
     }
 
     fn push_to(self, document: &mut Document) {
-        let limits = [
-            ("documentsPerSecond", self.documents_per_second),
-            ("bytesPerSecond", self.bytes_per_second),
-        ];
+        let limits =
+            [("documentsPerSecond", self.documents_per_second), ("bytesPerSecond", self.bytes_per_second)];
         for (name, limit) in limits {
             if let Some(limit) = limit {
                 document.push(name, i64::try_from(limit).unwrap_or(i64::MAX));

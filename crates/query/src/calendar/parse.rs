@@ -107,8 +107,11 @@ fn days(value: RawValue<'_>, field: &str) -> Result<DaySet, QueryError> {
         let name = text(day, &format!("{field}.{position}"))?;
         let lower = name.to_ascii_lowercase();
         let is_meant = |day: &&str| **day == lower || day.get(..SHORT_DAY) == Some(&lower);
-        let Some(day) = DAY_NAMES.iter().position(|day| is_meant(&day)) else {
-            bail!(bad_value, "'{field}' has '{name}', which is no day: it takes 'mon', 'tue', … or full names");
+        let Some(day) = DAY_NAMES.iter().position(is_meant) else {
+            bail!(
+                bad_value,
+                "'{field}' has '{name}', which is no day: it takes 'mon', 'tue', … or full names"
+            );
         };
         days = days.with(day);
     }

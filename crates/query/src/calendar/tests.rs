@@ -42,10 +42,7 @@ fn a_window_within_a_day_and_one_over_midnight() {
     check(
         doc! { "start": "9:30", "stop": "17:00" },
         week,
-        &[
-            ("2026-03-02T09:30:00Z", "2026-03-02T17:00:00Z"),
-            ("2026-03-03T09:30:00Z", "2026-03-03T17:00:00Z"),
-        ],
+        &[("2026-03-02T09:30:00Z", "2026-03-02T17:00:00Z"), ("2026-03-03T09:30:00Z", "2026-03-03T17:00:00Z")],
     );
     // It belongs to the day on which it opens: that of Sunday is not there on Monday morning.
     check(
@@ -71,11 +68,7 @@ fn a_window_within_a_day_and_one_over_midnight() {
 fn whole_days_and_always() {
     // From Friday to Wednesday.
     let days = ("2026-03-06T12:00:00Z", "2026-03-11T12:00:00Z");
-    check(
-        doc! { "days": ["sat", "sun"] },
-        days,
-        &[("2026-03-07T00:00:00Z", "2026-03-09T00:00:00Z")],
-    );
+    check(doc! { "days": ["sat", "sun"] }, days, &[("2026-03-07T00:00:00Z", "2026-03-09T00:00:00Z")]);
     check(doc! {}, days, &[(days.0, days.1)]);
     check(doc! { "start": "00:00", "stop": "24:00" }, days, &[(days.0, days.1)]);
     let state = calendar(&doc! { "documentsPerSecond": 7 }).state_at(0);
@@ -127,10 +120,7 @@ fn an_hour_that_comes_twice_is_there_twice() {
     check(
         berlin("02:15", "02:45"),
         night,
-        &[
-            ("2026-10-25T00:15:00Z", "2026-10-25T00:45:00Z"),
-            ("2026-10-25T01:15:00Z", "2026-10-25T01:45:00Z"),
-        ],
+        &[("2026-10-25T00:15:00Z", "2026-10-25T00:45:00Z"), ("2026-10-25T01:15:00Z", "2026-10-25T01:45:00Z")],
     );
     // In Havana midnight itself comes twice: the day before goes on for an hour.
     check(
@@ -165,12 +155,18 @@ fn of_several_windows_the_fastest_counts() {
     assert_eq!(at("23:59:59").open, Some(rate(Some(50), None)));
     assert_eq!(at("07:59:59.999").open, None);
     let until = |time: &str| utc(at(time).until_ms.expect("it changes"));
-    assert_eq!((until("09:00"), until("00:00")), ("2026-05-06T00:00:00Z".into(), "2026-05-05T08:00:00Z".into()));
-    assert_eq!(calendar.to_value(), Value::from(document::array![
-        { "start": "08:00", "stop": "20:00", "timezone": "UTC", "documentsPerSecond": 10i64,
-            "bytesPerSecond": 1000i64 },
-        { "start": "12:00", "stop": "24:00", "timezone": "UTC", "documentsPerSecond": 50i64 },
-    ]));
+    assert_eq!(
+        (until("09:00"), until("00:00")),
+        ("2026-05-06T00:00:00Z".into(), "2026-05-05T08:00:00Z".into())
+    );
+    assert_eq!(
+        calendar.to_value(),
+        Value::from(document::array![
+            { "start": "08:00", "stop": "20:00", "timezone": "UTC", "documentsPerSecond": 10i64,
+                "bytesPerSecond": 1000i64 },
+            { "start": "12:00", "stop": "24:00", "timezone": "UTC", "documentsPerSecond": 50i64 },
+        ])
+    );
     let rate = rate(Some(50), Some(1000));
     assert_eq!((rate.micros_for(100, 10), rate.micros_for(1, 5000)), (2_000_000, 5_000_000));
 }
@@ -217,7 +213,8 @@ fn what_is_malformed_is_refused() {
         "'window' has a start and a stop that are the same: a window of whole days has neither",
     );
     for start in ["24:00", "1:0", "01:60", "1", "-1:00", "001:00", ":30", "1:+5"] {
-        let message = format!("'window.start' must be a time of day from '00:00' to '23:59', but is '{start}'");
+        let message =
+            format!("'window.start' must be a time of day from '00:00' to '23:59', but is '{start}'");
         refused(doc! { "start": start, "stop": "02:00" }, 2, &message);
     }
     refused(doc! { "timezone": "Berlin" }, 40485, "unrecognized time zone identifier: \"Berlin\"");

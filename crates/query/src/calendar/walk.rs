@@ -3,7 +3,9 @@
 //! While the offset of its time zone stays, a window changes only where the local clock passes midnight, its
 //! `start` or its `stop`. So one goes from one of these to the next, and to each change of the offset.
 
-use super::{DAY_MINUTES, MS_PER_DAY, MS_PER_MINUTE, OpenSpan, WindowState, WorkCalendar, WorkRate, WorkWindow};
+use super::{
+    DAY_MINUTES, MS_PER_DAY, MS_PER_MINUTE, OpenSpan, WindowState, WorkCalendar, WorkRate, WorkWindow,
+};
 
 /// What has not changed within so many days never does: weeks repeat themselves, but one may lack a day, or
 /// the hour of the window.

@@ -215,6 +215,9 @@ fn modification(before: &CollectionDefinition, definition: &CollectionDefinition
     if new.get("max").is_none() && old.get("max").is_some() {
         fields.push("cappedMax", 0);
     }
+    if new.get("hideExpired").is_none() && old.get("hideExpired").is_some() {
+        fields.push("hideExpired", false);
+    }
     if new.get("validator").is_none() && old.get("validator").is_some() {
         fields.push("validator", Document::new());
     }
