@@ -8,6 +8,7 @@ use crate::oplog::ALL_RECORDS;
 use crate::waiters::Waiters;
 use crate::{CatalogError, OperationContext, ReadError, WriteError};
 use arc_swap::ArcSwap;
+use document::RawDocument;
 use parking_lot::Mutex;
 use query::{QueryError, checkpoint};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct Collection {
     capped_latch: SharedLatch,
     /// Held exclusively while a writer records that an index became multikey.
     definition_latch: SharedLatch,
+    /// What the definition says, for who looks a single document up.
+    hides_expired: AtomicBool,
     dropped: AtomicBool,
     /// The record id the next document of a capped collection gets. Guarded by `capped_latch`.
     pub(crate) next_record: AtomicU64,
@@ -88,6 +91,7 @@ impl Collection {
             latch: SharedLatch::new(),
             capped_latch: SharedLatch::new(),
             definition_latch: SharedLatch::new(),
+            hides_expired: AtomicBool::new(definition.options.hide_expired),
             dropped: AtomicBool::new(false),
             next_record: AtomicU64::new(1),
             inserted: Waiters::default(),
@@ -127,6 +131,23 @@ impl Collection {
     /// Whether this is the oplog of a replica set, which only its owner writes to. Never changes.
     pub const fn is_oplog(&self) -> bool {
         self.oplog
+    }
+
+    /// Whether no operation of a client sees what is past its time.
+    #[inline]
+    pub fn hides_expired(&self) -> bool {
+        self.hides_expired.load(Ordering::Acquire)
+    }
+
+    /// Whether this document of it is past its time and hidden at this moment, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// What the partial filter of a TTL index says.
+    pub fn hides(&self, document: RawDocument<'_>, moment_ms: i64) -> Result<bool, WriteError> {
+        match self.hides_expired().then(|| self.definition().hidden_at(moment_ms)).flatten() {
+            Some(hidden) => hidden.has(document),
+            None => Ok(false),
+        }
     }
 
     /// The collection's UUID.
@@ -240,6 +261,7 @@ impl Collection {
     /// Puts a new definition in force. What it says is in the store.
     pub(crate) fn publish(&self, mut definition: CollectionDefinition) {
         definition.note_completed(&self.definition.load(), self.store.read_view().sequence());
+        self.hides_expired.store(definition.options.hide_expired, Ordering::Release);
         self.definition.store(Arc::new(definition));
     }
 

@@ -10,6 +10,7 @@ use crate::options::{self, ValidationAction, ValidationLevel};
 use crate::state::CatalogEntry;
 use crate::{CatalogError, Namespace, OperationContext};
 use document::{Document, RawDocument, RawValue};
+use query::calendar::WorkCalendar;
 use std::sync::Arc;
 use storage::{CursorOptions, Direction, Keyspace};
 
@@ -88,6 +89,7 @@ async fn modify_collection(
             "validationAction" => {
                 definition.options.validation_action = Some(ValidationAction::parse(value)?)
             }
+            "hideExpired" => modify_hiding(&mut definition, value, &mut reply)?,
             "cappedSize" | "cappedMax" => modify_capped(&mut definition, element.name(), value)?,
             "changeStreamPreAndPostImages" | "expireAfterSeconds" => {
                 definition.options.other.insert(element.name(), value.to_value());
@@ -122,6 +124,26 @@ fn document_of<'a>(field: &str, value: RawValue<'a>) -> Result<RawDocument<'a>, 
     })
 }
 
+fn modify_hiding(
+    definition: &mut CollectionDefinition,
+    value: RawValue<'_>,
+    reply: &mut Document,
+) -> Result<(), CatalogError> {
+    let hides = value.as_bool().or_else(|| value.as_f64().map(|number| number != 0.0)).ok_or_else(|| {
+        CatalogError::TypeMismatch(
+            "BSON field 'collMod.hideExpired' is the wrong type, expected type 'bool'".into(),
+        )
+    })?;
+    if hides && definition.is_capped() {
+        return Err(CatalogError::InvalidOptions(
+            "'hideExpired' is for collections that can have TTL indexes: not for capped ones".into(),
+        ));
+    }
+    reply.push("hideExpired_old", std::mem::replace(&mut definition.options.hide_expired, hides));
+    reply.push("hideExpired_new", hides);
+    Ok(())
+}
+
 fn modify_capped(
     definition: &mut CollectionDefinition,
     name: &str,
@@ -146,6 +168,8 @@ fn modify_capped(
 #[derive(Default)]
 struct IndexRequest {
     expire_after_seconds: Option<i64>,
+    /// Taken away by `Some(None)`.
+    window: Option<Option<WorkCalendar>>,
     hidden: Option<bool>,
     prepare_unique: Option<bool>,
     unique: bool,
@@ -167,6 +191,20 @@ fn modify_index(
             reply.push("expireAfterSeconds_old", old);
         }
         reply.push("expireAfterSeconds_new", seconds);
+    }
+    if let Some(window) = wanted.window {
+        if spec.expire_after_seconds.is_none() {
+            return Err(CatalogError::InvalidOptions(
+                "the 'window' option is for TTL indexes: it needs 'expireAfterSeconds'".into(),
+            ));
+        }
+        let shown = window.as_ref().map(WorkCalendar::to_value);
+        if let Some(old) = std::mem::replace(&mut spec.window, window) {
+            reply.push("window_old", old.to_value());
+        }
+        if let Some(new) = shown {
+            reply.push("window_new", new);
+        }
     }
     if let Some(hidden) = wanted.hidden {
         if index.id == keys::ID_INDEX {
@@ -231,6 +269,7 @@ fn parse_request(request: RawDocument<'_>) -> Result<IndexRequest, CatalogError>
                         .map_err(|error| CatalogError::InvalidOptions(error.to_string()))?,
                 );
             }
+            "window" => wanted.window = Some(WorkCalendar::parse(value, "collMod.index.window")?),
             "hidden" => wanted.hidden = Some(truth("hidden", value)?),
             "prepareUnique" => wanted.prepare_unique = Some(truth("prepareUnique", value)?),
             "unique" => {
@@ -248,12 +287,13 @@ fn parse_request(request: RawDocument<'_>) -> Result<IndexRequest, CatalogError>
         }
     }
     if wanted.expire_after_seconds.is_none()
+        && wanted.window.is_none()
         && wanted.hidden.is_none()
         && wanted.prepare_unique.is_none()
         && !wanted.unique
     {
         return Err(CatalogError::InvalidOptions(
-            "no expireAfterSeconds, hidden, unique, or prepareUnique field".into(),
+            "no expireAfterSeconds, window, hidden, unique, or prepareUnique field".into(),
         ));
     }
     Ok(wanted)

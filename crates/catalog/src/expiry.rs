@@ -10,7 +10,7 @@
 //! Source: MongoDB manual, "TTL Indexes", "Expire Data from Collections by Setting TTL".
 
 use crate::collection::Collection;
-use crate::definition::IndexDefinition;
+use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::keys::{INDEX_PREFIX, IndexId};
 use crate::read::EncodedRange;
 use crate::write::FoundDocuments;
@@ -92,6 +92,7 @@ pub struct ExpiryWalk {
 }
 
 /// The entries of an index whose dates have come.
+#[derive(Debug)]
 struct DueEntries {
     lower: Vec<u8>,
     /// Not among them any more.
@@ -143,6 +144,44 @@ impl IndexDefinition {
             let fields = entry.key.get(INDEX_PREFIX..).expect("an entry begins with its index's prefix");
             due.lower.as_slice() <= fields && fields < due.upper.as_slice()
         }))
+    }
+}
+
+/// What of a collection is hidden at one moment: documents that are past their time by one of its TTL indexes,
+/// by the definition of when this was made.
+#[derive(Debug)]
+pub struct HiddenDocuments {
+    /// Each index that expires documents, and which of its entries have come.
+    indexes: Vec<(Arc<IndexDefinition>, DueEntries)>,
+}
+
+impl HiddenDocuments {
+    /// Whether the document is one of them. All of it is needed.
+    ///
+    /// # Errors
+    /// What the partial filter of a TTL index says.
+    pub fn has(&self, document: RawDocument<'_>) -> Result<bool, WriteError> {
+        for (index, due) in &self.indexes {
+            let head = index.spec.fields.first().map(|field| field.path.head());
+            // Without the field there is no date.
+            let has_field = head.is_some_and(|head| document.element(head.as_bytes()).is_some());
+            if has_field && index.has_due(due, document)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl CollectionDefinition {
+    /// What is hidden at this moment, in milliseconds since 1970; `None` where nothing can be.
+    pub fn hidden_at(&self, moment_ms: i64) -> Option<HiddenDocuments> {
+        if !self.options.hide_expired {
+            return None;
+        }
+        let due = |index: &Arc<IndexDefinition>| Some((Arc::clone(index), index.due(moment_ms)?));
+        let indexes: Vec<_> = self.indexes.iter().filter_map(due).collect();
+        (!indexes.is_empty()).then_some(HiddenDocuments { indexes })
     }
 }
 

@@ -4,6 +4,7 @@ use crate::CatalogError;
 use document::key::SortOrder;
 use document::path::FieldPath;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
+use query::calendar::WorkCalendar;
 
 /// Fields of one compound index at most.
 const FIELDS_MAX: usize = 32;
@@ -39,6 +40,7 @@ const OPTIONS: &[&str] = &[
     "v",
     "weights",
     "wildcardProjection",
+    "window",
 ];
 
 /// How an index treats one field.
@@ -88,6 +90,8 @@ pub struct IndexSpec {
     pub prepare_unique: bool,
     /// Documents expire that many seconds after the indexed date.
     pub expire_after_seconds: Option<i64>,
+    /// When expired documents are deleted, in the place of what the server's calendar says of all.
+    pub window: Option<WorkCalendar>,
     /// Only documents that pass this filter have an entry.
     pub partial_filter: Option<DocumentBuf>,
     /// Stored and shown, not applied.
@@ -118,6 +122,7 @@ impl IndexSpec {
             hidden: false,
             prepare_unique: false,
             expire_after_seconds: None,
+            window: None,
             partial_filter: None,
             collation: None,
             other: Document::new(),
@@ -173,6 +178,7 @@ impl IndexSpec {
                 "hidden" => parsed.hidden = flag("hidden", value)?,
                 "prepareUnique" => parsed.prepare_unique = flag("prepareUnique", value)?,
                 "expireAfterSeconds" => parsed.expire_after_seconds = Some(expire_after_seconds(value)?),
+                "window" => parsed.window = WorkCalendar::parse(value, "window")?,
                 "partialFilterExpression" => {
                     let filter = value
                         .as_document()
@@ -271,6 +277,9 @@ impl IndexSpec {
                 self.to_document().quoted()
             ));
         }
+        if self.window.is_some() && self.expire_after_seconds.is_none() {
+            return cannot("the 'window' option is for TTL indexes: it needs 'expireAfterSeconds'".into());
+        }
         let hashed = self.fields.iter().filter(|field| field.kind == FieldKind::Hashed).count();
         if hashed > 1 {
             return Err(CatalogError::Location {
@@ -312,6 +321,9 @@ impl IndexSpec {
         if let Some(seconds) = self.expire_after_seconds {
             spec.push("expireAfterSeconds", i32::try_from(seconds).unwrap_or(i32::MAX));
         }
+        if let Some(window) = self.window_value() {
+            spec.push("window", window);
+        }
         if let Some(filter) = &self.partial_filter {
             spec.push("partialFilterExpression", filter);
         }
@@ -320,6 +332,11 @@ impl IndexSpec {
         }
         spec.extend(self.other.iter().map(|(name, value)| (name, value.clone())));
         spec
+    }
+
+    /// The option `window` as it is shown and stored.
+    pub fn window_value(&self) -> Option<Value> {
+        self.window.as_ref().map(WorkCalendar::to_value)
     }
 
     /// Whether two indexes cannot exist beside each other because they are told apart by nothing but options
@@ -334,7 +351,7 @@ impl IndexSpec {
 
     /// Whether the options of lesser weight agree too (hiding does not count).
     pub(crate) fn has_options_of(&self, other: &IndexSpec) -> bool {
-        self.expire_after_seconds == other.expire_after_seconds
+        self.expire_after_seconds == other.expire_after_seconds && self.window == other.window
     }
 
     /// The directions of the fields' bytes.

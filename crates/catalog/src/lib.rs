@@ -68,7 +68,7 @@ pub use change::{Change, ChangeObserver};
 pub use collection::Collection;
 pub use definition::{CollectionDefinition, IndexDefinition, IndexState};
 pub use error::{CatalogError, DuplicateKey, ReadError, WriteError};
-pub use expiry::{ExpiryError, ExpiryFigures, ExpiryStep, ExpiryWalk};
+pub use expiry::{ExpiryError, ExpiryFigures, ExpiryStep, ExpiryWalk, HiddenDocuments};
 pub use index_build::{BuildPhase, BuildProgress};
 pub use index_keys::{MultikeyPaths, is_multikey};
 pub use index_spec::{FieldKind, IndexField, IndexSpec};

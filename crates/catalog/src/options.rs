@@ -108,6 +108,8 @@ pub struct CollectionOptions {
     pub validation_action: Option<ValidationAction>,
     /// The default collation: stored and shown, not applied.
     pub collation: Option<DocumentBuf>,
+    /// No operation of a client sees documents that are past their time by a TTL index.
+    pub hide_expired: bool,
     /// Set for a view.
     pub view: Option<ViewOptions>,
     /// Options that are stored and shown and change nothing.
@@ -167,6 +169,7 @@ impl CollectionOptions {
             let (name, value) = (element.name(), element.value());
             match name {
                 "capped" => capped = Some(truth(name, value)?),
+                "hideExpired" => options.hide_expired = truth(name, value)?,
                 "size" => size = Some(whole(name, value)?),
                 "max" => max = Some(whole(name, value)?),
                 "validator" => options.validator = Some(document_of(name, value)?),
@@ -225,6 +228,11 @@ impl CollectionOptions {
         if self.capped.is_some() && self.other.contains("clusteredIndex") {
             return invalid("Clustered collections cannot be capped");
         }
+        if self.hide_expired && (self.capped.is_some() || self.view.is_some()) {
+            return invalid(
+                "'hideExpired' is for collections that can have TTL indexes: not capped, and no views",
+            );
+        }
         if self.view.is_some() && (self.capped.is_some() || self.validator.is_some()) {
             return invalid("Cannot create a view with collection options such as 'capped' or 'validator'");
         }
@@ -271,6 +279,9 @@ impl CollectionOptions {
         }
         if let Some(collation) = &self.collation {
             fields.push("collation", collation);
+        }
+        if self.hide_expired {
+            fields.push("hideExpired", true);
         }
         fields.extend(self.other.iter().map(|(name, value)| (name, value.clone())));
         fields
@@ -415,6 +426,10 @@ mod tests {
         check(doc! { "clusteredIndex": { "key": { "a": 1 }, "unique": true } }, Err(197));
         check(doc! { "clusteredIndex": { "unique": true } }, Err(40414));
         check(doc! { "timeseries": { "timeField": "t" } }, Err(72));
+        check(doc! { "hideExpired": 1 }, Ok(doc! { "hideExpired": true }));
+        check(doc! { "hideExpired": false }, Ok(doc! {}));
+        check(doc! { "hideExpired": true, "capped": true, "size": 5000 }, Err(72));
+        check(doc! { "hideExpired": true, "viewOn": "c" }, Err(72));
         check(doc! { "bogus": 1 }, Err(40415));
         check(doc! { "validationLevel": "loose" }, Err(2));
         check(

@@ -16,11 +16,14 @@
 //! What a server without documents could do as well: `dispatch`.
 
 mod aggregation;
+mod calendar;
 mod command;
 mod context;
 #[cfg(test)]
 mod election_tests;
 mod exec;
+#[cfg(test)]
+mod hidden_tests;
 #[cfg(test)]
 mod logged_tests;
 mod own_collections;

@@ -1,5 +1,6 @@
 //! A server with documents: the node that the commands of this crate work on.
 
+use crate::calendar::CalendarBoard;
 use crate::command::{COMMANDS, copy_operation};
 use crate::error::CommandResult;
 use crate::exec::Spill;
@@ -38,6 +39,8 @@ pub struct DataNode {
     pub(crate) spill: Spill,
     /// What has expired here.
     pub(crate) ttl: TtlFigures,
+    /// When work in the background may be done.
+    pub(crate) calendar: CalendarBoard,
 }
 
 impl DataNode {
@@ -189,6 +192,7 @@ impl DataNode {
             newest: ReadSource::Latest(catalog.store().clone()),
             retry_table: None,
             ttl: TtlFigures::default(),
+            calendar: CalendarBoard::default(),
             catalog,
         }
     }

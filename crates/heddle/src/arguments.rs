@@ -18,6 +18,7 @@ pub(crate) fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
         .subcommand(server_options(Command::new("serve").about("Starts the server")))
+        .subcommand(crate::calendar::command())
         .subcommand(crate::cluster::command())
         .subcommand(echo_server())
         .subcommand(BenchCommand::augment_subcommands(

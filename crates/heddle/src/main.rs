@@ -18,6 +18,7 @@
 
 mod allocator;
 mod arguments;
+mod calendar;
 mod cluster;
 mod descriptors;
 mod echo_server;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         Some(("serve", given)) => start(given),
         None => start(&matches),
+        Some(("calendar", given)) => calendar::run(given),
         Some(("cluster", given)) => cluster::run(given),
         Some(("echo-server", given)) => match options::read(given) {
             Ok(options) => echo_server::run(&options, given),

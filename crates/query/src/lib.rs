@@ -1,4 +1,5 @@
-//! Filters, updates, projections, expressions, aggregation stages and plan choice; pure, no I/O.
+//! Filters, updates, projections, expressions, aggregation stages, plan choice and the windows of background
+//! work; pure, no I/O.
 //!
 //! # Vocabulary
 //!
@@ -11,6 +12,7 @@
 //! * *access*: the way a plan reaches its documents: a clustered scan, an `_id` lookup, an index scan,
 //!   a union of such.
 //! * *environment*: what one command fixes for all its operators: the clock and the `let` variables.
+//! * *calendar*: the windows in which work in the background may be done ([`calendar::WorkCalendar`]).
 //!
 //! ```text
 //!  filter ──▶ matcher ──┬──────────────▶ matches(document)          (every read and write)
@@ -42,6 +44,7 @@
 pub mod error;
 
 pub mod aggregate;
+pub mod calendar;
 pub mod checkpoint;
 pub mod environment;
 pub mod expression;

@@ -32,7 +32,8 @@ pub(crate) fn explain_aggregate(
     let leading = pipeline.take_leading();
     let reader = Reader::new(server, &server.node.newest, database, request.allow_disk_use);
     let matcher = Matcher::parse(leading.filter.as_raw(), &environment)?;
-    let query = reader.query(&leading, needs(&pipeline), request.hint.clone(), matcher);
+    let mut query = reader.query(&leading, needs(&pipeline), request.hint.clone(), matcher);
+    query.moment_ms = Some(environment.now_ms);
     let winning = match server.node.catalog.collection(database, &collection) {
         None => doc! { "stage": "EOF" },
         Some(found) => {

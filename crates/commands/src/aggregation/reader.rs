@@ -117,7 +117,9 @@ impl Reader {
             Origin::Collection(name) => {
                 let leading = pipeline.take_leading();
                 let matcher = Matcher::parse(leading.filter.as_raw(), environment)?;
-                self.open_collection(name, &leading, needs(&pipeline), hint, matcher)?
+                let mut query = self.query(&leading, needs(&pipeline), hint, matcher);
+                query.moment_ms = Some(environment.now_ms);
+                self.open_collection(name, query)?
             }
         };
         Ok(pipeline.open(source, &context)?)
@@ -134,15 +136,7 @@ impl Reader {
         }
     }
 
-    fn open_collection(
-        &self,
-        name: &str,
-        leading: &Leading,
-        needs: NeededFields,
-        hint: Option<Hint>,
-        matcher: Matcher,
-    ) -> CommandResult<Box<dyn DocumentSource>> {
-        let query = self.query(leading, needs, hint, matcher);
+    fn open_collection(&self, name: &str, query: Query) -> CommandResult<Box<dyn DocumentSource>> {
         check_name(&self.catalog, &self.source.lock(), &self.database, name)?;
         match self.catalog.collection(&self.database, name) {
             Some(collection) => {
@@ -188,7 +182,9 @@ impl Reader {
                 None => Matcher::parse(read.leading.filter.as_raw(), read.environment)?,
             };
             let collection = &resolved.collection;
-            return self.open_collection(collection, read.leading, NeededFields::All, None, matcher);
+            let mut query = self.query(read.leading, NeededFields::All, None, matcher);
+            query.moment_ms = Some(read.environment.now_ms);
+            return self.open_collection(collection, query);
         }
         let mut stages = resolved.stages;
         stages

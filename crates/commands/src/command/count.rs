@@ -74,6 +74,7 @@ impl<'a> CountRequest<'a> {
             skip: self.skip,
             limit: self.limit,
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
+            moment_ms: Some(environment.now_ms),
             ..Query::default()
         })
     }
@@ -99,7 +100,10 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             0
         }
         Some(collection)
-            if request.filter.is_empty() && request.hint.is_none() && context.source.is_latest() =>
+            if request.filter.is_empty()
+                && request.hint.is_none()
+                && context.source.is_latest()
+                && !collection.hides_expired() =>
         {
             let behind = collection.document_count().saturating_sub(request.skip);
             request.limit.map_or(behind, |limit| behind.min(limit))

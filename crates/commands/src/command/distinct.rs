@@ -83,6 +83,7 @@ impl<'a> DistinctRequest<'a> {
             needs: NeededFields::Only(vec![self.path.to_owned()]),
             hint: self.hint.clone(),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
+            moment_ms: Some(environment.now_ms),
             ..Query::default()
         };
         let plan = match query.plan_distinct(definition, self.path) {

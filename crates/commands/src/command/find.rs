@@ -108,6 +108,10 @@ async fn find_by_id(
         .read(|tier| collection.get(view, id, tier))
         .await
         .map_err(|error| failed(error.into()))?;
+    let found = match found {
+        Some(bytes) if collection.hides(RawDocument::trusted(&bytes), server.now_ms())? => None,
+        found => found,
+    };
     let computes = projection.as_ref().is_some_and(Projection::computes);
     if computes || found.as_ref().is_some_and(|bytes| bytes.len() > LONG_DOCUMENT) {
         context.offload().await;
@@ -282,6 +286,7 @@ impl<'a> FindRequest<'a> {
             memory: Memory::default(),
             spill: self.allow_disk_use.then(|| server.node.spill.clone()),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
+            moment_ms: Some(environment.now_ms),
         };
         Ok((query, output))
     }

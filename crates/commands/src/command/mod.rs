@@ -9,6 +9,7 @@ type Run = dispatch::command::Run<DataNode>;
 
 mod aggregate;
 mod apply_ops;
+mod calendar;
 mod coll_mod;
 pub(crate) mod coll_stats;
 mod compact;
@@ -83,6 +84,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &find::COMMAND,
     &find_and_modify::COMMAND,
     &fsync::COMMAND,
+    &calendar::GET,
     &rw_concern::GET,
     &get_diagnostic_data::COMMAND,
     &insert::COMMAND,
@@ -111,6 +113,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &repl_set::SYNC_FROM,
     &roles_info::COMMAND,
     &server_status::COMMAND,
+    &calendar::SET,
     &rw_concern::SET,
     &feature_version::COMMAND,
     &update::COMMAND,
@@ -144,6 +147,7 @@ mod tests {
             | "findAndModify"
             | "insert"
             | "renameCollection"
+            | "setCalendar"
             | "setDefaultRWConcern"
             | "setFeatureCompatibilityVersion"
             | "update" => OnSecondary::Never,
@@ -175,6 +179,7 @@ mod tests {
             | "features"
             | "fsync"
             | "getCmdLineOpts"
+            | "getCalendar"
             | "getDefaultRWConcern"
             | "getDiagnosticData"
             | "getLog"

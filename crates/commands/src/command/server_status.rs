@@ -261,7 +261,7 @@ fn heddle(server: &Arc<ServiceContext>) -> Document {
             "state": (space.state.name()), "totalBytes": (space.total_bytes as i64),
             "freeBytes": (space.free_bytes as i64), "reserveBytes": (space.reserve_bytes as i64),
         },
-        "ttl": (server.node.ttl.work()),
+        "ttl": (server.node.ttl.work()), "calendar": (crate::calendar::status(server)),
     };
     if let Some(reason) = commit.breakdown {
         section.push("breakdown", reason);

@@ -6,7 +6,7 @@ use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
 use super::seen::SeenDocuments;
 use super::slice::Slice;
 use crate::error::{CommandError, CommandResult};
-use catalog::{Collection, ReadError};
+use catalog::{Collection, HiddenDocuments, ReadError};
 use document::{DocumentBuf, Timestamp, Value};
 use query::QueryError;
 use query::aggregate::{Flow, Pause, Sink, YieldPolicy};
@@ -36,6 +36,8 @@ struct Stream {
     view: Option<ReadView>,
     matcher: Matcher,
     residual: Option<Matcher>,
+    /// What is not shown; `None` where everything is.
+    hidden: Option<HiddenDocuments>,
     scans: Vec<Scan>,
     current: usize,
     /// Documents met so far, where they can be met twice.
@@ -96,7 +98,8 @@ impl Executor {
         plan: Plan,
     ) -> CommandResult<Self> {
         let definition = collection.definition();
-        let bare = query.needs == NeededFields::Nothing && query.sort.is_empty();
+        let hidden = query.moment_ms.and_then(|moment_ms| definition.hidden_at(moment_ms));
+        let bare = query.needs == NeededFields::Nothing && query.sort.is_empty() && hidden.is_none();
         let mut scans = Vec::new();
         let mut seen = None;
         match &plan.access {
@@ -129,6 +132,7 @@ impl Executor {
             view: None,
             matcher: query.matcher,
             residual: plan.residual.clone(),
+            hidden,
             scans,
             current: 0,
             seen,
@@ -336,7 +340,7 @@ impl Stream {
         // An event loop gives up a document that takes long, and the walk pauses in front of it.
         let _short = (tier != ReadTier::Any).then(checkpoint::short);
         while let Some(scan) = self.scans.get_mut(self.current) {
-            let (all, residual) = (&self.matcher, self.residual.as_ref());
+            let (all, residual, hidden) = (&self.matcher, self.residual.as_ref(), self.hidden.as_ref());
             let (mut returned, mut outlasts) = (0, false);
             let mut show = |located: Located<'_>| {
                 checkpoint::pass_bytes(located.document.as_bytes().len())?;
@@ -344,6 +348,9 @@ impl Stream {
                 if let Some(filter) = filter
                     && !filter.matches(located.document)?
                 {
+                    return Ok(Verdict::Ignore);
+                }
+                if hidden.map_or(Ok(false), |hidden| hidden.has(located.document))? {
                     return Ok(Verdict::Ignore);
                 }
                 let verdict = sink(located)?;

@@ -44,6 +44,11 @@ impl<'f> StatementFilter<'f> {
         self.document
     }
 
+    /// The moment of the operation, in milliseconds since 1970.
+    pub(crate) const fn moment_ms(&self) -> i64 {
+        self.environment.now_ms
+    }
+
     /// The compiled filter.
     ///
     /// # Errors
@@ -74,6 +79,7 @@ impl<'f> StatementFilter<'f> {
             sort: Arc::clone(&self.sort),
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
             no_table_scan: server.parameters.is_on(crate::parameters::Parameter::NoTableScan),
+            moment_ms: Some(self.moment_ms()),
             ..Query::default()
         })
     }

@@ -40,6 +40,9 @@ pub(crate) struct Query {
     pub(crate) spill: Option<Spill>,
     /// A filter that no index serves is refused.
     pub(crate) no_table_scan: bool,
+    /// The moment of the operation, at which documents are past their time where such are hidden, in
+    /// milliseconds since 1970; `None` sees them all.
+    pub(crate) moment_ms: Option<i64>,
 }
 
 impl Default for Query {
@@ -58,6 +61,7 @@ impl Default for Query {
             memory: Memory::default(),
             spill: None,
             no_table_scan: false,
+            moment_ms: None,
         }
     }
 }
@@ -80,7 +84,16 @@ impl Query {
 
     /// A plan that meets each value of `path` once, where an index gives one.
     pub(crate) fn plan_distinct(&self, definition: &CollectionDefinition, path: &str) -> Option<Plan> {
+        if self.sees_less_of(definition) {
+            // The entry of a value does not tell whether its document is hidden.
+            return None;
+        }
         self.with_request(definition, |request| plan::plan_distinct(request, path))
+    }
+
+    /// Whether documents may be hidden from it.
+    fn sees_less_of(&self, definition: &CollectionDefinition) -> bool {
+        definition.options.hide_expired && self.moment_ms.is_some()
     }
 
     fn with_request<T>(
@@ -95,7 +108,11 @@ impl Query {
                 descending: part.direction == SortOrder::Descending,
             })
             .collect();
-        let needs = self.needs_with_sort(&sort);
+        let needs = match self.sees_less_of(definition) {
+            // Whether a document is hidden, all of it tells.
+            true => NeededFields::All,
+            false => self.needs_with_sort(&sort),
+        };
         let natural = Hint::Natural(ScanDirection::Forward);
         let hint = if self.tailable { self.hint.as_ref().or(Some(&natural)) } else { self.hint.as_ref() };
         choose(&PlanRequest {

@@ -56,7 +56,7 @@ impl TtlMonitor {
 
     /// It has slept for long.
     #[cfg(test)]
-    pub(super) fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         self.asleep_since = ambient::now() - Duration::from_secs(3600);
     }
 

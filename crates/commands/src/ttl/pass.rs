@@ -1,11 +1,13 @@
 //! One pass over all TTL indexes, and which of them is worked on.
 
+use crate::calendar::{self, WorkKind};
 use crate::parameters::{Parameter, Parameters};
 use crate::server::ServiceContext;
 use catalog::{
     Collection, CollectionId, ExpiryError, ExpiryFigures, ExpiryStep, ExpiryWalk, IndexId, Receipts,
 };
 use hashbrown::{HashMap, HashSet};
+use query::calendar::WorkRate;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +45,10 @@ pub(super) struct Pass {
     next_round: Vec<TtlTask>,
     /// Those that have nothing left, or have failed.
     done: HashSet<TtlIndexId>,
+    /// Nothing is done before for an index without windows of its own: they share a rate.
+    kind_ready_at: Instant,
+    /// Some index has rested by its rate since the sub-pass began.
+    is_drawn_out: bool,
     deleted: u64,
     indexes: u64,
 }
@@ -52,6 +58,8 @@ pub(super) struct Pass {
 pub(super) struct TtlTask {
     collection: Arc<Collection>,
     walk: ExpiryWalk,
+    /// Nothing is done for it before, by the rate of its own windows.
+    ready_at: Instant,
     /// When its quantum began, and how many documents it had deleted then.
     quantum: Option<(Instant, u64)>,
 }
@@ -77,10 +85,9 @@ impl Quantum {
     }
 }
 
-/// How long the pass rests after a unit of this index that has moved so many bytes: the one place that is
-/// asked whether an index's work may go on now, and at which rate. All that runs in the background shares the
-/// I/O budget.
-fn rest_after_unit(server: &ServiceContext, _index: &TtlTask, moved_bytes: u64) -> Duration {
+/// How long the pass rests after a unit that has moved so many bytes: all that runs in the background shares
+/// the I/O budget. What the calendar wants beside it, only the index rests for.
+fn rest_after_unit(server: &ServiceContext, moved_bytes: u64) -> Duration {
     match moved_bytes {
         0 => Duration::ZERO,
         bytes => server.node.store.background_pause(bytes),
@@ -89,7 +96,23 @@ fn rest_after_unit(server: &ServiceContext, _index: &TtlTask, moved_bytes: u64) 
 
 impl TtlTask {
     fn new(collection: Arc<Collection>, index: IndexId, moment_ms: i64) -> Self {
-        TtlTask { collection, walk: ExpiryWalk::new(index, moment_ms), quantum: None }
+        let walk = ExpiryWalk::new(index, moment_ms);
+        TtlTask { collection, walk, ready_at: ambient::now(), quantum: None }
+    }
+
+    /// Whether the calendar's windows for this kind of work are not its own.
+    fn has_own_windows(&self) -> bool {
+        let definition = self.collection.definition();
+        definition.index_by_id(self.walk.index()).is_some_and(|index| index.spec.window.is_some())
+    }
+
+    /// How fast a unit may be worked off now; `None` when the index waits for a window. The one place that
+    /// asks the calendar.
+    fn rate_now(&self, server: &ServiceContext) -> Option<WorkRate> {
+        let definition = self.collection.definition();
+        let index = definition.index_by_id(self.walk.index());
+        let own = index.and_then(|index| Some((self.id(), index.spec.window.as_ref()?)));
+        calendar::ask(server, WorkKind::Ttl, own).rate()
     }
 
     fn id(&self) -> TtlIndexId {
@@ -104,10 +127,17 @@ impl TtlTask {
     }
 
     /// One step of its walk.
-    async fn step(&mut self, server: &ServiceContext, bounds: Quantum) -> Result<ExpiryStep, ExpiryError> {
+    async fn step(
+        &mut self,
+        server: &ServiceContext,
+        bounds: Quantum,
+        rate: WorkRate,
+    ) -> Result<ExpiryStep, ExpiryError> {
         let before = self.walk.figures();
         let (_, had) = *self.quantum.get_or_insert_with(|| (ambient::now(), before.deleted));
         let left = bounds.documents.saturating_sub(before.deleted - had).min(UNIT_DOCUMENTS_MAX);
+        // As many as a second has at most: a slow rate is no burst and a long rest.
+        let left = rate.documents_per_second.map_or(left, |rate| left.min(rate));
         let receipts = Receipts::default();
         let writing = server.node.writing(&receipts);
         // In a box: a member's thread waits in it for the others.
@@ -136,6 +166,8 @@ impl Pass {
             round: VecDeque::new(),
             next_round: Vec::new(),
             done: HashSet::new(),
+            kind_ready_at: now,
+            is_drawn_out: false,
             deleted: 0,
             indexes: 0,
         };
@@ -143,10 +175,15 @@ impl Pass {
         pass
     }
 
-    /// Looks which TTL indexes there are. Walks that have begun go on where they are.
+    /// Looks which TTL indexes there are. Walks that have begun go on where they are. Where one of them goes
+    /// slowly, those that are done are looked at again, or they would wait for it to end.
     fn begin_sub_pass(&mut self, server: &ServiceContext) {
         server.node.ttl.sub_passes.add(1);
         self.sub_pass_began = ambient::now();
+        if std::mem::take(&mut self.is_drawn_out) {
+            self.done.clear();
+            self.moment_ms = server.now_ms();
+        }
         let begun = self.round.drain(..).chain(self.next_round.drain(..));
         let mut begun: HashMap<TtlIndexId, TtlTask> = begun.map(|task| (task.id(), task)).collect();
         let state = server.node.catalog.state();
@@ -185,17 +222,19 @@ impl Pass {
         if self.rests_until > ambient::now() {
             return PassStep::Continues { at: self.rests_until };
         }
-        let Some(mut task) = self.round.pop_front() else { return self.end_round(server) };
-        let before = task.walk.figures();
-        let result = task.step(server, bounds).await;
+        let Some(mut task) = self.next_ready() else { return self.end_round(server) };
+        // One that waits takes part again in the next sub-pass or pass.
+        let Some(rate) = task.rate_now(server) else { return PassStep::Continues { at: ambient::now() } };
+        let (began, before) = (ambient::now(), task.walk.figures());
+        let result = task.step(server, bounds, rate).await;
         let after = task.walk.figures();
         self.deleted += after.deleted - before.deleted;
-        self.rests_until = ambient::now() + rest_after_unit(server, &task, after.bytes - before.bytes);
+        self.rests_until = ambient::now() + rest_after_unit(server, after.bytes - before.bytes);
+        let micros = rate.micros_for(after.deleted - before.deleted, after.bytes - before.bytes);
+        let rests = self.rest_by_rate(&mut task, began + Duration::from_micros(micros));
         match result {
-            Ok(ExpiryStep::Continues) if task.has_used(bounds) => {
-                task.quantum = None;
-                self.next_round.push(task);
-            }
+            Ok(ExpiryStep::Continues) if rests => self.end_quantum(task),
+            Ok(ExpiryStep::Continues) if task.has_used(bounds) => self.end_quantum(task),
             Ok(ExpiryStep::Continues) => self.round.push_front(task),
             Ok(ExpiryStep::Ended) => self.finish(&task),
             Err(error) => {
@@ -204,6 +243,37 @@ impl Pass {
             }
         }
         PassStep::Continues { at: self.rests_until }
+    }
+
+    /// When something may be done for it.
+    fn ready_at(&self, task: &TtlTask) -> Instant {
+        if task.has_own_windows() { task.ready_at } else { self.kind_ready_at }
+    }
+
+    /// Takes the first one of the round that does not rest.
+    fn next_ready(&mut self) -> Option<TtlTask> {
+        let now = ambient::now();
+        let position = self.round.iter().position(|task| self.ready_at(task) <= now)?;
+        self.round.remove(position)
+    }
+
+    /// Lets the index rest until then, or all that share its rate. False when that is over already.
+    fn rest_by_rate(&mut self, task: &mut TtlTask, until: Instant) -> bool {
+        if until <= ambient::now() {
+            return false;
+        }
+        self.is_drawn_out = true;
+        match task.has_own_windows() {
+            true => task.ready_at = until,
+            false => self.kind_ready_at = until,
+        }
+        true
+    }
+
+    /// Others come first.
+    fn end_quantum(&mut self, mut task: TtlTask) {
+        task.quantum = None;
+        self.next_round.push(task);
     }
 
     fn finish(&mut self, task: &TtlTask) {
@@ -220,7 +290,7 @@ impl Pass {
     }
 
     fn end_round(&mut self, server: &ServiceContext) -> PassStep {
-        if self.next_round.is_empty() {
+        if self.round.is_empty() && self.next_round.is_empty() {
             return self.end(server);
         }
         let target = Duration::from_secs(server.parameters.unsigned(Parameter::TtlMonitorSubPassTarget));
@@ -228,7 +298,8 @@ impl Pass {
             true => self.begin_sub_pass(server),
             false => self.round.extend(self.next_round.drain(..)),
         }
-        PassStep::Continues { at: ambient::now() }
+        let ready = self.round.iter().map(|task| self.ready_at(task)).min();
+        PassStep::Continues { at: ready.unwrap_or_else(ambient::now) }
     }
 
     fn end(&self, server: &ServiceContext) -> PassStep {

@@ -156,6 +156,9 @@ impl Statement<'_> {
         modified: &mut Option<Modified>,
     ) -> CommandResult<Decision> {
         let Some(details) = self.matched(document, matches)? else { return Ok(Decision::Keep) };
+        if self.collection.hides(document, self.filter.moment_ms())? {
+            return Ok(Decision::Keep);
+        }
         let result = modified.insert(Modified::default());
         if self.keeps_versions {
             result.before = Some(document.to_buf());

@@ -11,7 +11,7 @@ use super::brief;
 use super::{Evaluated, nullish, type_name};
 
 /// A time zone: the way from an instant to a local date and back.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Zone {
     zone: TimeZone,
 }
@@ -78,6 +78,12 @@ impl Zone {
     /// Seconds east of Greenwich at an instant.
     pub(crate) fn offset_seconds(&self, milliseconds: i64) -> Result<i32, QueryError> {
         Ok(self.zone.to_offset(Self::timestamp(milliseconds)?).seconds())
+    }
+
+    /// When its offset, or the name of it, changes next; in milliseconds since 1970.
+    pub(crate) fn next_change(&self, milliseconds: i64) -> Option<i64> {
+        let transition = self.zone.following(Self::timestamp(milliseconds).ok()?).next()?;
+        Some(transition.timestamp().as_millisecond())
     }
 }
 

@@ -57,6 +57,7 @@ pub use scope::{ParseScope, Variables, check_variable_name};
 
 pub(crate) use accumulate::{Deviation, Sum};
 pub(crate) use array::take_count;
+pub(crate) use date_zone::Zone;
 pub(crate) use field::{check_field_name, check_path};
 pub(crate) use number::as_integer;
 pub(crate) use object::merge_into;

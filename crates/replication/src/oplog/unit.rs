@@ -6,7 +6,7 @@ use super::entry::{Statement, StatementOrigin};
 use super::operation::{TargetRef, document_key, write_delete, write_insert, write_update};
 use super::{Operation, OplogCommand, OplogUpdate, Target, delta, frame};
 use catalog::{Change, CollectionDefinition, IndexDefinition, Namespace};
-use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue};
+use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue, Value};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -215,6 +215,9 @@ fn modification(before: &CollectionDefinition, definition: &CollectionDefinition
     if new.get("max").is_none() && old.get("max").is_some() {
         fields.push("cappedMax", 0);
     }
+    if new.get("hideExpired").is_none() && old.get("hideExpired").is_some() {
+        fields.push("hideExpired", false);
+    }
     if new.get("validator").is_none() && old.get("validator").is_some() {
         fields.push("validator", Document::new());
     }
@@ -242,6 +245,10 @@ fn changed_index(old: &IndexDefinition, new: &IndexDefinition) -> Option<Documen
         .filter(|_| old.spec.expire_after_seconds != new.spec.expire_after_seconds)
     {
         changed.push("expireAfterSeconds", seconds);
+    }
+    if old.spec.window != new.spec.window {
+        let none = || Value::from(Vec::<Value>::new());
+        changed.push("window", new.spec.window_value().unwrap_or_else(none));
     }
     if old.spec.hidden != new.spec.hidden {
         changed.push("hidden", new.spec.hidden);

@@ -1,0 +1,137 @@
+//! When work in the background may be done, and how fast: the calendar.
+//!
+//! ```text
+//!  setCalendar ─▶ config.settings { _id: "calendar", ttl: windows, … } ─▶ every member
+//!                                          │
+//!  index option `window` ──(its own wins)──┤
+//!                                          ▼
+//!  a piece of work ─▶ permission: Granted (rate) │ Waits (until) │ Overridden (why; without a rate)
+//! ```
+//! Whoever does work asks before each piece of it, so that a change is followed at once, and tells the
+//! [`CalendarBoard`] what the answer was: the log has it when it changes.
+//!
+//! See `docs/design/calendar.md`.
+
+mod board;
+mod settings;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use crate::server::ServiceContext;
+use catalog::{CollectionId, IndexId};
+use query::calendar::{WorkCalendar, WorkRate};
+
+pub(crate) use board::CalendarBoard;
+pub(crate) use settings::{DOCUMENT_ID, parse_kind, settings_namespace, stored_calendar};
+pub(crate) use show::{describe, status};
+
+/// A kind of work that the calendar is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum WorkKind {
+    /// Deleting what has expired by TTL indexes.
+    Ttl,
+}
+
+impl WorkKind {
+    /// All of them.
+    pub(crate) const ALL: [WorkKind; 1] = [WorkKind::Ttl];
+
+    /// What it is called in commands and figures.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            WorkKind::Ttl => "ttl",
+        }
+    }
+
+    /// Why it may not wait now, whatever the calendar says.
+    fn override_reason(self, server: &ServiceContext) -> Option<&'static str> {
+        match self {
+            WorkKind::Ttl => server.node.store.check_room().is_err().then_some("the disk is nearly full"),
+        }
+    }
+}
+
+/// Which work exactly: of its kind, or of one index that has windows of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct WorkId {
+    pub(crate) kind: WorkKind,
+    pub(crate) index: Option<(CollectionId, IndexId)>,
+}
+
+/// What the calendar says to a piece of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// It may be done at this rate, until then if a window closes.
+    Granted { rate: WorkRate, until_ms: Option<i64> },
+    /// It waits for a window, which opens then; `None` where none ever does.
+    Waits { until_ms: Option<i64> },
+    /// It would have to wait, or to go slowly, but may not.
+    Overridden { reason: &'static str },
+}
+
+impl Permission {
+    const ALWAYS: Permission = Permission::Granted {
+        rate: WorkRate { documents_per_second: None, bytes_per_second: None },
+        until_ms: None,
+    };
+
+    const fn name(self) -> &'static str {
+        match self {
+            Permission::Granted { .. } => "open",
+            Permission::Waits { .. } => "waiting",
+            Permission::Overridden { .. } => "overridden",
+        }
+    }
+
+    /// How fast the work may go on; `None` when it waits.
+    pub(crate) const fn rate(self) -> Option<WorkRate> {
+        match self {
+            Permission::Granted { rate, .. } => Some(rate),
+            Permission::Waits { .. } => None,
+            Permission::Overridden { .. } => {
+                Some(WorkRate { documents_per_second: None, bytes_per_second: None })
+            }
+        }
+    }
+}
+
+/// What this calendar says to work of a kind at this moment. Where there is none, work goes on always.
+fn permission(
+    server: &ServiceContext,
+    kind: WorkKind,
+    calendar: Option<&WorkCalendar>,
+    moment_ms: i64,
+) -> Permission {
+    let Some(calendar) = calendar else { return Permission::ALWAYS };
+    let state = calendar.state_at(moment_ms);
+    let permission = match state.open {
+        Some(rate) => Permission::Granted { rate, until_ms: state.until_ms },
+        None => Permission::Waits { until_ms: state.until_ms },
+    };
+    if state.open == Some(WorkRate::default()) {
+        return permission;
+    }
+    match kind.override_reason(server) {
+        Some(reason) => Permission::Overridden { reason },
+        None => permission,
+    }
+}
+
+/// Asks for a piece of work, and notes the answer. `own`: the windows of the index that it is for, which count
+/// in the place of those of its kind. On a thread that may read the disk.
+pub(crate) fn ask(
+    server: &ServiceContext,
+    kind: WorkKind,
+    own: Option<((CollectionId, IndexId), &WorkCalendar)>,
+) -> Permission {
+    let board = &server.node.calendar;
+    let settings = board.settings(&server.node, storage::ReadTier::Any);
+    let (index, calendar) = match own {
+        Some((index, calendar)) => (Some(index), Some(calendar)),
+        None => (None, settings.of(kind)),
+    };
+    let answer = permission(server, kind, calendar, server.now_ms());
+    board.note(WorkId { kind, index }, answer);
+    answer
+}

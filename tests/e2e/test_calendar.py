@@ -1,0 +1,141 @@
+"""Windows for what expires, and hidden documents, as pymongo and the command line see them."""
+
+import datetime
+import signal
+import subprocess
+
+import pymongo
+import pymongo.errors
+import pytest
+
+from replica_set import eventually
+from server_process import BINARY, Server
+
+QUICK = ("--setParameter", "ttlMonitorSleepSecs=1")
+SECONDS = 30
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def ago(seconds):
+    return now() - datetime.timedelta(seconds=seconds)
+
+
+def window(begins, ends, **rate):
+    """So many hours from now, by the clock of UTC."""
+    clock = lambda hours: (now() + datetime.timedelta(hours=hours)).strftime("%H:%M")
+    return {"start": clock(begins), "stop": clock(ends), **rate}
+
+
+OPEN, CLOSED = (-2, 2), (3, 5)
+
+
+def heddle(client):
+    return client.admin.command("serverStatus")["heddle"]
+
+
+def wait_for_passes(client, count=2):
+    passes = lambda: client.admin.command("serverStatus")["metrics"]["ttl"]["passes"]
+    before = passes()
+    eventually("passes", lambda: passes() >= before + count, SECONDS)
+
+
+def expired(client, name, count=20, **options):
+    collection = client["calendar"][name]
+    collection.create_index("at", expireAfterSeconds=60, **options)
+    collection.insert_many([{"_id": number, "at": ago(100)} for number in range(count)])
+    return collection
+
+
+def start(tmp_path):
+    return Server(tmp_path / "data", *QUICK).wait_until_it_answers()
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = start(tmp_path)
+    yield server
+    if server.process.poll() is None:
+        assert server.stop() == 0, server.log.read_text()[-4000:]
+
+
+def test_what_expires_waits_for_its_window_also_after_a_restart(server, tmp_path):
+    with server.client() as client:
+        client.admin.command("setCalendar", 1, ttl=window(*CLOSED))
+        waits = expired(client, "waits")
+        goes = expired(client, "goes", window=window(*OPEN))
+        eventually("its own window is open", lambda: goes.estimated_document_count() == 0, SECONDS)
+        wait_for_passes(client)
+        assert waits.estimated_document_count() == 20
+        status = heddle(client)["calendar"]
+        assert status["ttl"]["state"] == "waiting" and status["ttl"]["overrides"] == 0
+        assert [(index["ns"], index["state"]) for index in status["indexes"]] == [("calendar.goes", "open")]
+        assert goes.index_information()["at_1"]["window"]["timezone"] == "UTC"
+    assert "Background work waits for its window" in server.log.read_text()
+    server.stop(signal.SIGKILL)
+    again = start(tmp_path)
+    with again.client() as client:
+        waits = client["calendar"]["waits"]
+        wait_for_passes(client)
+        assert waits.estimated_document_count() == 20
+        assert client["config"]["settings"].find_one({"_id": "calendar"})["ttl"]["timezone"] == "UTC"
+        client.admin.command("setCalendar", 1, ttl=None)
+        eventually("there is no calendar", lambda: waits.estimated_document_count() == 0, SECONDS)
+    assert again.stop() == 0
+
+
+def test_what_expires_goes_at_its_rate(server):
+    with server.client() as client:
+        slow = expired(client, "slow", 10_000, window=window(*OPEN, documentsPerSecond=100))
+        eventually("it begins", lambda: slow.estimated_document_count() < 10_000, SECONDS)
+        began, before = now(), slow.estimated_document_count()
+        eventually("it goes on", lambda: slow.estimated_document_count() <= before - 300, SECONDS)
+        seconds = (now() - began).total_seconds()
+        assert seconds > 1.9, f"300 documents at 100 a second took {seconds} s"
+
+
+def test_refusals(server):
+    with server.client() as client:
+        for refused, code in [({"sort": 1}, 40415), ({"ttl": {"start": "1:00"}}, 2), ({"ttl": {"timezone": "X"}}, 40485)]:
+            with pytest.raises(pymongo.errors.OperationFailure) as failure:
+                client.admin.command("setCalendar", 1, **refused)
+            assert failure.value.code == code, refused
+        with pytest.raises(pymongo.errors.OperationFailure) as failure:
+            client["calendar"]["c"].create_index("a", window={})
+        assert failure.value.code == 67
+
+
+def test_the_terminal_shows_it(server):
+    with server.client() as client:
+        client.admin.command("setCalendar", 1, ttl=window(*CLOSED))
+        expired(client, "own", window=window(*OPEN, documentsPerSecond=500))
+        address = f"mongodb://127.0.0.1:{server.port}"
+        drawn = subprocess.run([BINARY, "calendar", "--uri", address], capture_output=True, text=True, timeout=20)
+    print(drawn.stdout)
+    assert drawn.returncode == 0, drawn.stderr
+    lines = drawn.stdout.splitlines()
+    assert max(len(line) for line in lines) <= 110
+    assert any("ttl calendar.own, index at_1: open until" in line and "500 documents/s" in line for line in lines)
+    bars = [line for line in lines if set(line) <= set(" █·")]
+    assert [bar.strip()[0] for bar in bars if bar.strip()] == ["·", "█"]
+
+
+def test_hidden_is_what_has_expired(server):
+    with server.client() as client:
+        database = client["calendar"]
+        client.admin.command("setCalendar", 1, ttl=window(*CLOSED))
+        hidden = database.create_collection("hidden", hideExpired=True)
+        hidden.create_index("at", expireAfterSeconds=60)
+        hidden.insert_many([{"_id": 1, "at": ago(100)}, {"_id": 2, "at": ago(0)}, {"_id": 3}])
+        ids = lambda: [document["_id"] for document in hidden.find(sort=[("_id", 1)])]
+        assert ids() == [2, 3]
+        assert hidden.find_one(1) is None
+        assert hidden.count_documents({}) == hidden.estimated_document_count() == 2
+        assert hidden.distinct("_id") == [2, 3]
+        assert hidden.delete_many({}).deleted_count == 2
+        with pytest.raises(pymongo.errors.DuplicateKeyError):
+            hidden.update_one({"_id": 1}, {"$set": {"new": True}}, upsert=True)
+        database.command("collMod", "hidden", hideExpired=False)
+        assert ids() == [1]
