@@ -19,6 +19,7 @@ pub(crate) fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(server_options(Command::new("serve").about("Starts the server")))
         .subcommand(crate::cluster::command())
+        .subcommands(crate::backup::commands())
         .subcommand(echo_server())
         .subcommand(BenchCommand::augment_subcommands(
             Command::new("bench").about("Measures a server").subcommand_required(true),

@@ -18,6 +18,7 @@
 
 mod allocator;
 mod arguments;
+mod backup;
 mod cluster;
 mod descriptors;
 mod echo_server;
@@ -63,6 +64,9 @@ fn main() -> ExitCode {
         Some(("serve", given)) => start(given),
         None => start(&matches),
         Some(("cluster", given)) => cluster::run(given),
+        Some(("backup", given)) => backup::run_backup(given),
+        Some(("restore", given)) => backup::run_restore(given),
+        Some(("check", given)) => backup::run_check(given),
         Some(("echo-server", given)) => match options::read(given) {
             Ok(options) => echo_server::run(&options, given),
             Err(error) => fail(&error, EXIT_OPTIONS),

@@ -9,6 +9,7 @@ type Run = dispatch::command::Run<DataNode>;
 
 mod aggregate;
 mod apply_ops;
+mod backup;
 mod coll_mod;
 pub(crate) mod coll_stats;
 mod compact;
@@ -85,6 +86,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &fsync::COMMAND,
     &rw_concern::GET,
     &get_diagnostic_data::COMMAND,
+    &backup::COMMAND,
     &insert::COMMAND,
     &list_collections::COMMAND,
     &list_databases::COMMAND,
@@ -181,6 +183,7 @@ mod tests {
             | "getMore"
             | "getParameter"
             | "hello"
+            | "heddleBackup"
             | "hostInfo"
             | "isMaster"
             | "killAllSessions"
