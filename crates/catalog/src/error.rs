@@ -172,6 +172,7 @@ impl From<Uncommitted> for CatalogError {
 }
 
 const INTERNAL_ERROR: i32 = 1;
+const DATA_CORRUPTION_DETECTED: i32 = 301;
 const NOT_WRITABLE_PRIMARY: i32 = 10_107;
 const INTERRUPTED_AT_SHUTDOWN: i32 = 11_600;
 const INTERRUPTED_DUE_TO_STATE_CHANGE: i32 = 11_602;
@@ -183,6 +184,7 @@ const fn storage_code(error: &StorageError) -> i32 {
     match error {
         StorageError::NoSpace(_) => OUT_OF_DISK_SPACE,
         StorageError::Closed => INTERRUPTED_AT_SHUTDOWN,
+        StorageError::Corrupt(_) => DATA_CORRUPTION_DETECTED,
         _ => INTERNAL_ERROR,
     }
 }

@@ -1,6 +1,7 @@
 //! Byte layouts of keys and index entries; drawn in `docs/design/catalog-layout.md`.
 
 use crate::CatalogError;
+use document::key::{SortOrder, decode};
 use storage::{CounterId, KeyRange};
 
 /// Identifies a collection on disk; never used again after the collection is gone.
@@ -42,6 +43,17 @@ pub(crate) fn row_key(collection: CollectionId, document_key: &[u8]) -> Vec<u8> 
 #[inline]
 pub(crate) fn behind_collection(key: &[u8]) -> &[u8] {
     key.get(DOCUMENT_PREFIX..).expect("the key of a document begins with its collection's id")
+}
+
+/// The collection of a document's or an index entry's stored key and, of a document, its `_id` as messages
+/// quote it; otherwise the rest of the key as bytes. For those who look at damage.
+pub fn describe_key(key: &[u8]) -> (CollectionId, String) {
+    let Some((id, rest)) = key.split_first_chunk() else { return (0, format!("{key:02x?}")) };
+    let described = match decode(rest, &[], &[SortOrder::Ascending]).as_deref() {
+        Ok([id]) => format!("_id {}", id.quoted()),
+        _ => format!("key {rest:02x?}"),
+    };
+    (u32::from_be_bytes(*id), described)
 }
 
 /// All documents of a collection.

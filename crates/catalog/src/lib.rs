@@ -73,7 +73,7 @@ pub use index_build::{BuildPhase, BuildProgress};
 pub use index_keys::{MultikeyPaths, is_multikey};
 pub use index_spec::{FieldKind, IndexField, IndexSpec};
 pub use indexes::{CreateIndexesReport, IndexSelection};
-pub use keys::{CollectionId, IndexEntry, IndexId};
+pub use keys::{CollectionId, IndexEntry, IndexId, describe_key};
 pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database, is_internal_database};
 pub use operation::{OperationContext, Receipts, Writer};
 pub use options::{CappedLimits, CollectionOptions, ValidationAction, ValidationLevel, ViewOptions};

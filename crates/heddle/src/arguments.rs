@@ -20,6 +20,7 @@ pub(crate) fn command() -> Command {
         .subcommand(server_options(Command::new("serve").about("Starts the server")))
         .subcommand(crate::calendar::command())
         .subcommand(crate::cluster::command())
+        .subcommands(crate::backup::commands())
         .subcommand(echo_server())
         .subcommand(BenchCommand::augment_subcommands(
             Command::new("bench").about("Measures a server").subcommand_required(true),

@@ -18,6 +18,7 @@
 
 mod allocator;
 mod arguments;
+mod backup;
 mod calendar;
 mod cluster;
 mod descriptors;
@@ -65,6 +66,9 @@ fn main() -> ExitCode {
         None => start(&matches),
         Some(("calendar", given)) => calendar::run(given),
         Some(("cluster", given)) => cluster::run(given),
+        Some(("backup", given)) => backup::run_backup(given),
+        Some(("restore", given)) => backup::run_restore(given),
+        Some(("check", given)) => backup::run_check(given),
         Some(("echo-server", given)) => match options::read(given) {
             Ok(options) => echo_server::run(&options, given),
             Err(error) => fail(&error, EXIT_OPTIONS),

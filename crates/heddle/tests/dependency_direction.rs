@@ -15,7 +15,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("catalog", &["storage", "query", "document", "ambient"]),
     ("transport", &["wire"]),
     ("dispatch", &["query", "wire", "document", "ambient"]),
-    ("commands", &["dispatch", "replication", "catalog", "query", "wire", "storage", "document", "ambient"]),
+    ("backup", &["replication", "catalog", "storage", "ambient"]),
+    (
+        "commands",
+        &["backup", "dispatch", "replication", "catalog", "query", "wire", "storage", "document", "ambient"],
+    ),
     ("replication", &["catalog", "storage", "document", "wire", "ambient"]),
     ("bench", &["wire", "document"]),
     ("simulation", &["commands", "dispatch", "catalog", "storage", "document", "ambient"]),
@@ -28,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "storage",
             "catalog",
             "replication",
+            "backup",
             "transport",
             "dispatch",
             "commands",
@@ -107,7 +112,7 @@ fn check_ambient(directory: &Path) {
 #[test]
 fn time_and_randomness_come_from_one_crate() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates are side by side");
-    for name in ["document", "query", "storage", "catalog", "dispatch", "commands", "replication"] {
+    for name in ["document", "query", "storage", "catalog", "dispatch", "commands", "replication", "backup"] {
         check_ambient(&crates.join(name).join("src"));
     }
 }

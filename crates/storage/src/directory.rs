@@ -15,6 +15,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::check::FileDefect;
 use crate::error::{OpenError, StorageError};
 
 /// The newest on-disk format this build reads and writes.
@@ -25,7 +26,7 @@ const STATE_NEW: &str = "state new";
 const STATE_READY: &str = "state ready";
 const LOCK_FILE: &str = "heddle.lock";
 const MARK_FILE: &str = "journal-mark";
-const ENGINE_DIRECTORY: &str = "engine";
+pub(crate) const ENGINE_DIRECTORY: &str = "engine";
 /// The check bytes of the journal mark are the number, inverted and turned.
 const MARK_ROTATION: u32 = 17;
 
@@ -52,6 +53,7 @@ impl DataDirectory {
         std::fs::create_dir_all(path).map_err(|source| unusable(path, source))?;
         // Before the lock file is created: a directory of something else must stay as it is.
         let format = read_format(path)?;
+        refuse_unfinished(path)?;
         let lock = take_lock(path)?;
         let is_new = match format {
             None => {
@@ -72,6 +74,17 @@ impl DataDirectory {
         let mark = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&mark_path);
         let mark = mark.map_err(|source| unusable(&mark_path, source))?;
         Ok(DataDirectory { path: path.to_owned(), is_new, mark, _lock: lock })
+    }
+
+    /// Locks a directory whose files may be damaged, to save what can be read.
+    pub(crate) fn open_damaged(path: &Path) -> Result<DataDirectory, OpenError> {
+        if !path.join(ENGINE_DIRECTORY).is_dir() {
+            let detail = format!("{} holds no database", path.join(ENGINE_DIRECTORY).display());
+            return Err(OpenError::Corrupt { path: path.to_owned(), detail });
+        }
+        let lock = take_lock(path)?;
+        let mark = File::open("/dev/null").map_err(|source| unusable(path, source))?;
+        Ok(DataDirectory { path: path.to_owned(), is_new: false, mark, _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -106,12 +119,16 @@ impl DataDirectory {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             Err(source) => return Err(unusable(&self.path.join(MARK_FILE), source)),
         }
-        let synced = decode_mark(bytes);
-        match synced {
+        match decode_mark(bytes) {
             Some(synced) if synced > found => {
                 Err(OpenError::JournalDamaged { path: self.path.clone(), found, synced })
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => {
+                tracing::warn!(file = %self.path.join(MARK_FILE).display(),
+                    "the journal mark is damaged: it is not known whether the journal is whole");
+                Ok(())
+            }
         }
     }
 
@@ -137,6 +154,74 @@ impl DataDirectory {
         write_format(path, STATE_READY).map_err(io)?;
         sync_above(path, sync_directory).map_err(io)
     }
+}
+
+/// The directory within a data directory that is there as long as a restore into it is not done.
+pub const RESTORING: &str = "restoring";
+
+/// Refuses a data directory in which something was begun and not ended.
+///
+/// # Errors
+/// [`OpenError::Unfinished`].
+fn refuse_unfinished(path: &Path) -> Result<(), OpenError> {
+    match path.join(RESTORING).exists() {
+        true => Err(OpenError::Unfinished { path: path.to_owned(), work: "heddle restore" }),
+        false => Ok(()),
+    }
+}
+
+/// Makes sure that no server uses a directory as long as the result lives; `None` where none ever has.
+pub(crate) fn lock_to_read(path: &Path) -> Result<Option<File>, OpenError> {
+    if !path.join(ENGINE_DIRECTORY).exists() && !path.join(FORMAT_FILE).exists() {
+        let detail = "it is no data directory".to_owned();
+        return Err(OpenError::Corrupt { path: path.to_owned(), detail });
+    }
+    match File::open(path.join(LOCK_FILE)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(unusable(path, source)),
+        Ok(lock) => match lock.try_lock_shared() {
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => {
+                let holder = std::fs::read_to_string(path.join(LOCK_FILE)).unwrap_or_default();
+                let holder = format!("process {}", holder.trim());
+                Err(OpenError::Locked { path: path.to_owned(), holder })
+            }
+            Err(TryLockError::Error(source)) => Err(unusable(path, source)),
+        },
+    }
+}
+
+/// Checks the files of the directory itself.
+pub(crate) fn check_own_files(path: &Path, found: &mut Vec<FileDefect>) -> std::io::Result<()> {
+    if !path.join(FORMAT_FILE).exists() {
+        found.push(FileDefect::new(FORMAT_FILE, "it is missing".to_owned()));
+    } else if let Err(error) = read_format(path) {
+        found.push(FileDefect::new(FORMAT_FILE, error.to_string()));
+    }
+    match std::fs::read(path.join(MARK_FILE)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        // Made, and never written to.
+        Ok(mark) if mark.is_empty() => {}
+        Ok(mark) if mark.first_chunk().copied().and_then(decode_mark).is_some() && mark.len() == 16 => {}
+        Ok(_) => found.push(FileDefect::new(MARK_FILE, "its check bytes do not agree".to_owned())),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Up to which write the journal was synced, where that is known.
+pub(crate) fn synced_of(path: &Path) -> Option<u64> {
+    std::fs::read(path.join(MARK_FILE)).ok()?.first_chunk().copied().and_then(decode_mark)
+}
+
+/// Makes a directory that [`Store::open`](crate::Store::open) accepts of one with an engine's files, by
+/// writing its `FORMAT`.
+///
+/// # Errors
+/// What the file system says.
+pub fn mark_ready(path: &Path) -> std::io::Result<()> {
+    write_format(path, STATE_READY)?;
+    sync_above(path, sync_directory)
 }
 
 /// Puts the engine's files of the directory `copy` in the place of those of `path`, which nobody may have
@@ -254,8 +339,19 @@ fn read_format(path: &Path) -> Result<Option<bool>, OpenError> {
         Some(found) if found > FORMAT_VERSION => {
             Err(OpenError::NewerVersion { path: path.to_owned(), found, supported: FORMAT_VERSION })
         }
-        Some(_) => Ok(Some(lines.next() != Some(STATE_NEW))),
+        Some(version) => {
+            let is_new = lines.next() == Some(STATE_NEW);
+            if text == format_text(version, if is_new { STATE_NEW } else { STATE_READY }) && version > 0 {
+                return Ok(Some(!is_new));
+            }
+            let detail = format!("{FORMAT_FILE} is not as it was written");
+            Err(OpenError::Corrupt { path: path.to_owned(), detail })
+        }
     }
+}
+
+fn format_text(version: u32, state: &str) -> String {
+    format!("{FORMAT_INTRODUCTION}{version}\n{state}\n")
 }
 
 /// Whether a directory without a format file may become a heddle one.
@@ -283,7 +379,7 @@ fn check_empty(path: &Path) -> Result<(), OpenError> {
 fn write_format(path: &Path, state: &str) -> std::io::Result<()> {
     let draft = path.join(format!("{FORMAT_FILE}.new"));
     let mut file = File::create(&draft)?;
-    write!(file, "{FORMAT_INTRODUCTION}{FORMAT_VERSION}\n{state}\n")?;
+    file.write_all(format_text(FORMAT_VERSION, state).as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&draft, path.join(FORMAT_FILE))?;
     File::open(path)?.sync_all()

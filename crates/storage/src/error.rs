@@ -65,6 +65,14 @@ pub enum OpenError {
         /// What was found.
         detail: String,
     },
+    /// Something was begun there and not ended.
+    #[error("{work} has begun in data directory {path} and was not ended: run it again")]
+    Unfinished {
+        /// The directory.
+        path: PathBuf,
+        /// The sub-command.
+        work: &'static str,
+    },
     /// The journal ends before a point that is known to have been on stable storage.
     #[error(
         "the journal in {path} ends at sequence number {found}, but {synced} was already on stable storage: \

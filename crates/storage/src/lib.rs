@@ -58,10 +58,12 @@
 //! levels; choosing a thread to block on (`transport`).
 
 mod background;
+mod check;
 mod counters;
 mod directory;
 mod engine;
 mod error;
+pub mod files;
 mod gate;
 mod keyspace;
 mod latch;
@@ -82,7 +84,10 @@ mod views;
 mod watch;
 
 pub use background::StoreTasks;
-pub use directory::replace_engine;
+pub use check::{
+    DamagedRange, FileDefect, Salvage, SalvagedEntry, Scratch, check_files, stage, table_checksums,
+};
+pub use directory::{RESTORING, mark_ready, replace_engine};
 pub use engine::hooked::{EngineHooks, HookedEngine};
 pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;

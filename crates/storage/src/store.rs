@@ -9,10 +9,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::background::{self, Signal, StoreTasks};
+use crate::check::FileDefect;
 use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
-use crate::engine::rocks::RocksEngine;
+use crate::engine::rocks::{self, RocksEngine};
 use crate::engine::{Engine, EngineFailure, EngineReader, FinishedTable, RangeBytes, TableRows};
 use crate::error::{CommitError, OpenError, StorageError};
 use crate::gate::GateLimits;
@@ -114,6 +115,7 @@ impl Store {
         let options = options.fitted_to(disk.room().map_err(unreadable)?.total);
         let space = Space::of(Arc::new(disk), &options).map_err(unreadable)?;
         space.before_open().map_err(unreadable)?;
+        tell_damage(&directory);
         let open = || {
             let spare_disk = space.state() != SpaceState::Normal;
             RocksEngine::open(&directory.engine_path(), &options, directory.is_new(), spare_disk)
@@ -489,6 +491,30 @@ impl Store {
         }
         self.inner.stop_threads();
         self.inner.finish_close()
+    }
+}
+
+/// Tells of damage that does not keep the store from being opened: of what is replayed no further, and of what
+/// nobody needs.
+fn tell_damage(directory: &DataDirectory) {
+    let engine = directory.engine_path();
+    if directory.is_new() {
+        return;
+    }
+    let mut found = Vec::new();
+    let read = rocks::text_files::check(&engine, &mut found)
+        .and_then(|()| rocks::examine::damaged_journals(&engine))
+        .map(|journals| found.extend(journals));
+    if let Err(error) = read {
+        tracing::warn!(%error, path = %engine.display(), "files could not be checked before the start");
+    }
+    for FileDefect { file, defect, is_harmless, .. } in &found {
+        match is_harmless {
+            true => tracing::info!(file, defect, "the journal ends with a write that was not completed"),
+            false => {
+                tracing::error!(file, defect, "a file is damaged: what cannot be read of it is left out")
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ type Run = dispatch::command::Run<DataNode>;
 
 mod aggregate;
 mod apply_ops;
+mod backup;
 mod calendar;
 mod coll_mod;
 pub(crate) mod coll_stats;
@@ -87,6 +88,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &calendar::GET,
     &rw_concern::GET,
     &get_diagnostic_data::COMMAND,
+    &backup::COMMAND,
     &insert::COMMAND,
     &list_collections::COMMAND,
     &list_databases::COMMAND,
@@ -186,6 +188,7 @@ mod tests {
             | "getMore"
             | "getParameter"
             | "hello"
+            | "heddleBackup"
             | "hostInfo"
             | "isMaster"
             | "killAllSessions"

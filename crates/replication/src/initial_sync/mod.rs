@@ -21,9 +21,9 @@ pub use receive::{CopyWanted, Receiver};
 pub use source::CopySource;
 pub use status::{CopyProgress, CopyStatus, FailedAttempt};
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
+use storage::files::{remove_tree as remove, sync_names as sync_directory};
 
 /// The command by which members copy.
 pub const COPY_COMMAND: &str = "_heddleCopy";
@@ -48,10 +48,6 @@ impl From<io::Error> for CopyError {
     }
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
 /// Removes what was collected, so that a crash leaves all of it or nothing that counts.
 fn discard(data: &Path) -> io::Result<()> {
     let (collected, rubbish) = (data.join(DIRECTORY), data.join(RUBBISH));
@@ -61,11 +57,4 @@ fn discard(data: &Path) -> io::Result<()> {
         sync_directory(data)?;
     }
     remove(&rubbish)
-}
-
-fn remove(directory: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }

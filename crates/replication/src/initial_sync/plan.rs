@@ -5,25 +5,14 @@ use crate::entry::LogIndex;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use storage::files::{CheckpointFile, is_checkpoint_file};
 
 /// Within the directory of the copy.
 const FILE: &str = "plan";
-/// The directory of the engine's files.
-const ENGINE: &str = "engine/";
 
-/// A file of a copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CopiedFile {
-    /// Its path within the data directory.
-    pub(super) name: String,
-    pub(super) bytes: u64,
-}
-
-impl CopiedFile {
-    /// Whether all of it is there: it gets its name when it is whole and on the disk.
-    pub(super) fn is_in(&self, copy: &Path) -> bool {
-        std::fs::metadata(copy.join(&self.name)).is_ok_and(|found| found.len() == self.bytes)
-    }
+/// Whether all of a file is there: it gets its name when it is whole and on the disk.
+pub(super) fn is_in(file: &CheckpointFile, copy: &Path) -> bool {
+    std::fs::metadata(copy.join(&file.name)).is_ok_and(|found| found.len() == file.bytes)
 }
 
 /// A copy that can be fetched.
@@ -35,16 +24,7 @@ pub(super) struct CopyPlan {
     pub(super) host: String,
     /// The entries behind this one are not in it; 0: it is not known.
     pub(super) at: LogIndex,
-    pub(super) files: Vec<CopiedFile>,
-}
-
-/// Whether a file is one of a data directory: its format, or one of the engine's own.
-pub(super) fn is_file_name(name: &str) -> bool {
-    let of_engine = name.strip_prefix(ENGINE);
-    name == "FORMAT"
-        || of_engine.is_some_and(|name| {
-            !name.is_empty() && !name.starts_with('.') && !name.contains('/') && !name.contains('\0')
-        })
+    pub(super) files: Vec<CheckpointFile>,
 }
 
 /// Whether a name of a copy is one: it names a directory.
@@ -84,8 +64,8 @@ impl CopyPlan {
         let file = |file: RawValue<'_>| {
             let file = file.as_document().ok_or_else(malformed)?;
             let bytes = file.get("bytes").and_then(RawValue::as_i64_exact).ok_or_else(malformed)?;
-            Ok(CopiedFile {
-                name: text(file, "name").and_then(|name| match is_file_name(&name) {
+            Ok(CheckpointFile {
+                name: text(file, "name").and_then(|name| match is_checkpoint_file(&name) {
                     true => Ok(name),
                     false => Err(CopyError(format!("'{name}' is no file of a data directory"))),
                 })?,

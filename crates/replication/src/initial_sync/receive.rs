@@ -1,6 +1,6 @@
 //! The member that copies.
 
-use super::plan::{CopiedFile, CopyPlan};
+use super::plan::{CopyPlan, is_in};
 use super::status::{Attempts, CopyProgress, CopyStatus};
 use super::{COPY, COPY_COMMAND, CopyError, DIRECTORY, READY, discard, sync_directory};
 use crate::Peers;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use storage::Store;
+use storage::files::{CheckpointFile, checksum};
 use wire::ErrorCode;
 
 /// For one answer; making a checkpoint takes longest.
@@ -212,7 +213,7 @@ impl Receiver {
     /// Copies nothing that the disk cannot hold beside what is there.
     async fn check_room(&self, directory: &Path, plan: &CopyPlan) -> Result<(), CopyError> {
         let copy = directory.join(COPY);
-        let wanted: u64 = plan.files.iter().filter(|file| !file.is_in(&copy)).map(|file| file.bytes).sum();
+        let wanted: u64 = plan.files.iter().filter(|file| !is_in(file, &copy)).map(|file| file.bytes).sum();
         let room = self.store.room_beside_data();
         if wanted <= room {
             return Ok(());
@@ -238,7 +239,7 @@ impl Receiver {
         let mut told = began;
         for file in &plan.files {
             // It gets its name when it is whole and on the disk.
-            if file.is_in(&copy) {
+            if is_in(file, &copy) {
                 self.attempts.lock().copied(file.bytes);
                 continue;
             }
@@ -252,7 +253,7 @@ impl Receiver {
     async fn fetch_file(
         &self,
         plan: &CopyPlan,
-        file: &CopiedFile,
+        file: &CheckpointFile,
         path: &Path,
         told: &mut Instant,
     ) -> Result<(), Failure> {
@@ -278,7 +279,12 @@ impl Receiver {
     }
 
     /// A chunk that came as it was sent, however often it takes.
-    async fn fetch_chunk(&self, plan: &CopyPlan, file: &CopiedFile, offset: u64) -> Result<Chunk, Failure> {
+    async fn fetch_chunk(
+        &self,
+        plan: &CopyPlan,
+        file: &CheckpointFile,
+        offset: u64,
+    ) -> Result<Chunk, Failure> {
         let request = doc! {
             "id": (plan.id.as_str()), "file": (file.name.as_str()),
             "offset": (i64::try_from(offset).unwrap_or(i64::MAX)),
@@ -343,7 +349,7 @@ fn chunk(answer: &DocumentBuf) -> Result<Chunk, Failure> {
     let answer = answer.as_raw();
     match (answer.get("data"), answer.get("crc32c")) {
         (Some(RawValue::Binary { bytes, .. }), Some(sum))
-            if sum.as_i64_exact() == Some(i64::from(crc32c::crc32c(bytes))) =>
+            if sum.as_i64_exact() == Some(i64::from(checksum(bytes))) =>
         {
             let pause = answer.get("pauseMillis").and_then(RawValue::as_i64_exact).unwrap_or(0);
             let pause = Duration::from_millis(pause.max(0).unsigned_abs()).min(PAUSE_MAX);

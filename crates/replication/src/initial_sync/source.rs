@@ -1,6 +1,6 @@
 //! The member whose files are copied.
 
-use super::plan::{CopiedFile, CopyPlan, is_file_name, is_id};
+use super::plan::{CopyPlan, is_id};
 use crate::LocalState;
 use crate::entry::{LogIndex, MemberId};
 use crate::set::SetError;
@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use storage::Store;
+use storage::files::{checksum, is_checkpoint_file};
 use wire::ErrorCode;
 
 /// Within the data directory: a directory for each copy.
@@ -102,8 +103,7 @@ impl CopySource {
         let path = directory.join(&id);
         self.used.lock().insert(id.clone(), ambient::now());
         self.store.checkpoint(&path).map_err(failed)?;
-        let mut files = files_of(&path, "").map_err(failed)?;
-        files.extend(files_of(&path.join("engine"), "engine/").map_err(failed)?);
+        let files = storage::files::checkpoint_files(&path).map_err(failed)?;
         let plan = CopyPlan { id, host: String::new(), at, files };
         tracing::info!(
             copy = plan.id,
@@ -115,7 +115,7 @@ impl CopySource {
     }
 
     fn read(&self, directory: &Path, id: &str, name: &str, offset: u64) -> Result<DocumentBuf, SetError> {
-        let is_known = is_id(id) && is_file_name(name);
+        let is_known = is_id(id) && is_checkpoint_file(name);
         if !is_known {
             return Err(SetError::new(ErrorCode::BadValue, "expected a file of a copy"));
         }
@@ -131,7 +131,7 @@ impl CopySource {
         file.read_exact_at(&mut data, offset).map_err(failed)?;
         let mut bytes = Vec::with_capacity(data.len() + 64);
         let mut builder = DocumentBuilder::new(&mut bytes);
-        builder.append("crc32c", i64::from(crc32c::crc32c(&data)));
+        builder.append("crc32c", i64::from(checksum(&data)));
         let pause = self.store.background_pause(data.len() as u64);
         builder.append("pauseMillis", i64::try_from(pause.as_millis()).unwrap_or(i64::MAX));
         builder.append("data", RawValue::Binary { subtype: GENERIC, bytes: &data });
@@ -162,20 +162,6 @@ impl CopySource {
             expired.iter().for_each(|id| self.end(directory, id));
         }
     }
-}
-
-/// The files of a directory, their names behind `prefix`.
-fn files_of(directory: &Path, prefix: &str) -> io::Result<Vec<CopiedFile>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let (entry, metadata) = entry.and_then(|entry| Ok((entry.file_name(), entry.metadata()?)))?;
-        let name = format!("{prefix}{}", entry.to_string_lossy());
-        if metadata.is_file() && is_file_name(&name) {
-            files.push(CopiedFile { name, bytes: metadata.len() });
-        }
-    }
-    files.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(files)
 }
 
 fn failed(error: impl ToString) -> SetError {

@@ -8,6 +8,7 @@
 //! ```
 //! Each write is one unit: after a crash the log is what some first part of its writes made.
 
+mod leave;
 mod local_state;
 mod oplog;
 mod recent;
@@ -16,6 +17,7 @@ mod segments;
 #[cfg(test)]
 mod tests;
 
+pub use leave::leave_set;
 pub use local_state::{Identity, LocalState};
 pub use oplog::Oplog;
 pub(crate) use records::put_hard_state;

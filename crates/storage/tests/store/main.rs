@@ -6,6 +6,7 @@ mod broken;
 mod cache;
 mod conformance;
 mod crash;
+mod damage;
 mod disk_full;
 mod faults;
 mod handover;

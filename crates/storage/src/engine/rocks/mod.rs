@@ -1,18 +1,25 @@
 //! RocksDB behind the [`Engine`] trait. No other module names a RocksDB type.
 
 mod errors;
+pub(crate) mod examine;
+mod log_file;
 mod options;
+mod partial;
 mod raw;
 mod reader;
+pub(crate) mod salvage;
 mod statistics;
 mod tables;
+pub(crate) mod text_files;
+mod version_log;
 mod warming;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteOptions, checkpoint::Checkpoint};
 
 use super::{
@@ -26,11 +33,15 @@ pub use errors::RocksOpenFailure;
 use errors::{storage_error, write_failure};
 use reader::RocksReader;
 
+pub(crate) use partial::{DamagedKeys, link as link_table};
 pub(crate) use reader::PinnedSlice;
 use warming::Warming;
 
 /// RocksDB's bytes of a batch around the mutations' own: its header, and per mutation lengths and a tag.
 const BATCH_HEADER_BYTES: usize = 12;
+
+/// The log tells of so many damaged blocks.
+const TOLD_DAMAGE_MAX: usize = 1000;
 
 /// From so many mutations on a unit's are written in the order of their keys: neighbours then find their
 /// places in the memtable on the same way through it, which they otherwise wait for memory on.
@@ -71,6 +82,8 @@ struct Database {
     /// Set by a write that found the disk full, cleared by the next one that succeeds. In between the log
     /// accepts nothing and must not be synced; recovery writes the memtables to tables and starts a new log.
     out_of_space: AtomicBool,
+    /// Damage that the log has told of, in RocksDB's words. A leaf in the lock order.
+    told_damage: Mutex<HashSet<Arc<str>>>,
     /// Shared by writes until what came of them is noted; a sync where room is scarce has it alone. The log
     /// of a write that has just found the disk full must not be synced.
     log_access: RwLock<()>,
@@ -79,7 +92,16 @@ struct Database {
 impl Database {
     fn review_warming(&self) {
         let families = Keyspace::ALL.iter().map(|keyspace| self.family(*keyspace));
-        self.warming.review(&self.rocks, families, self.cache_bytes);
+        if self.warming.review(&self.rocks, families, self.cache_bytes) {
+            self.note_text_files();
+        }
+    }
+
+    /// To be called when RocksDB has written its options.
+    fn note_text_files(&self) {
+        if let Err(error) = text_files::note(self.rocks.path()) {
+            tracing::warn!(%error, "the checksums of the engine's options could not be written");
+        }
     }
 
     fn family(&self, keyspace: Keyspace) -> &ColumnFamily {
@@ -104,6 +126,23 @@ impl Database {
         ends.retain(|(level, _)| Some(*level) == lowest);
         ends.sort_unstable();
         Ok(ends.into_iter().map(|(_, end)| end).collect())
+    }
+
+    /// Tells the log, once, of damage that a read has come upon.
+    fn tell_damage(&self, keyspace: Keyspace, key: Option<&[u8]>, error: StorageError) -> StorageError {
+        if let StorageError::Corrupt(detail) = &error {
+            let mut told = self.told_damage.lock();
+            if told.len() < TOLD_DAMAGE_MAX && told.insert(Arc::clone(detail)) {
+                let key = key.map(|key| format!("{key:02x?}"));
+                tracing::error!(
+                    keyspace = keyspace.name(),
+                    key,
+                    detail = &**detail,
+                    "stored data are damaged: what is in this block is not served; see `heddle check`"
+                );
+            }
+        }
+        error
     }
 
     /// Whether a write would find the disk full. An entry without content tells whether the engine has
@@ -180,6 +219,7 @@ impl RocksEngine {
         let cache =
             Cache::new_hyper_clock_cache(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX), 0);
         let mut database_options = options::database_options(options, create);
+        raw::checksum_tables(&mut database_options);
         let events = raw::Events::listen(&mut database_options);
         if spare_disk {
             raw::spare_disk(&mut database_options);
@@ -200,9 +240,11 @@ impl RocksEngine {
             storage_options: options.clone(),
             write_options,
             out_of_space: AtomicBool::new(false),
+            told_damage: Mutex::default(),
             log_access: RwLock::new(()),
         });
         database.review_warming();
+        database.note_text_files();
         Ok(RocksEngine { latest: Arc::new(RocksReader::latest(Arc::clone(&database))), database })
     }
 }

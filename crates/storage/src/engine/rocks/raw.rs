@@ -66,6 +66,25 @@ pub(super) fn disable_manual_compaction(rocks: &DB) {
     unsafe { ffi::rocksdb_disable_manual_compaction(rocks.as_raw_ptr()) };
 }
 
+/// Has a database that is opened with these options keep the CRC-32C of each table file in its MANIFEST, as it
+/// was written.
+pub(super) fn checksum_tables(options: &mut Options) {
+    // SAFETY: the options are borrowed and take a share of the factory, whose own handle is given back.
+    unsafe {
+        let factory = ffi::rocksdb_file_checksum_gen_crc32c_factory_create();
+        ffi::rocksdb_options_set_file_checksum_gen_factory(options.as_raw_ptr(), factory);
+        ffi::rocksdb_file_checksum_gen_factory_destroy(factory);
+    }
+}
+
+/// Reads every block of every table; what RocksDB says of the first that is damaged.
+pub(super) fn verify_checksums(rocks: &DB) -> Result<(), String> {
+    let mut error = std::ptr::null_mut();
+    // SAFETY: the database is borrowed.
+    unsafe { ffi::rocksdb_verify_checksum(rocks.as_raw_ptr(), &raw mut error) };
+    take_text(error).map_or(Ok(()), Err)
+}
+
 /// What RocksDB has told from its own threads.
 #[derive(Debug, Default)]
 pub(super) struct Events {

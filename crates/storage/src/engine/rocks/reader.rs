@@ -107,7 +107,9 @@ impl EngineReader for RocksReader {
         // SAFETY: `pin` puts the slice beside a share of the database that outlives it.
         let rocks = unsafe { extend(&self.database) };
         let family = self.database.family(keyspace);
-        let slice = rocks.get_pinned_cf_opt(family, key, self.options(tier)).map_err(storage_error)?;
+        let slice = rocks.get_pinned_cf_opt(family, key, self.options(tier));
+        let told = |error| self.database.tell_damage(keyspace, Some(key), storage_error(error));
+        let slice = slice.map_err(told)?;
         Ok(slice.map(|slice| self.pin(slice)))
     }
 
@@ -134,7 +136,8 @@ impl EngineReader for RocksReader {
         Ok(Box::new(RocksCursor {
             iterator,
             _snapshot: self.snapshot.clone(),
-            _database: Arc::clone(&self.database),
+            database: Arc::clone(&self.database),
+            keyspace,
             lower,
             direction,
             position: if empty { Position::End } else { Position::Start },
@@ -163,7 +166,8 @@ enum Position {
 struct RocksCursor {
     iterator: DBRawIterator<'static>,
     _snapshot: Option<Arc<HeldSnapshot>>,
-    _database: Arc<Database>,
+    database: Arc<Database>,
+    keyspace: Keyspace,
     lower: Vec<u8>,
     direction: Direction,
     position: Position,
@@ -200,7 +204,8 @@ impl EngineCursor for RocksCursor {
             return Ok(Some(entry));
         }
         self.position = Position::End;
-        self.iterator.status().map_err(storage_error)?;
+        let told = |error| self.database.tell_damage(self.keyspace, None, storage_error(error));
+        self.iterator.status().map_err(told)?;
         Ok(None)
     }
 }

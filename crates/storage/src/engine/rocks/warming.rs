@@ -28,15 +28,16 @@ pub(super) struct Warming {
 }
 
 impl Warming {
-    /// Looks now and then whether all data fits into the cache, and sets RocksDB accordingly.
+    /// Looks now and then whether all data fits into the cache, and sets RocksDB accordingly; whether that was
+    /// another choice.
     pub(super) fn review<'d>(
         &self,
         rocks: &DB,
         families: impl Iterator<Item = &'d ColumnFamily> + Clone,
         cache_bytes: u64,
-    ) {
+    ) -> bool {
         if !self.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLS_PER_LOOK) {
-            return;
+            return false;
         }
         let size =
             |family| rocks.property_int_value_cf(family, "rocksdb.total-sst-files-size").ok().flatten();
@@ -44,7 +45,7 @@ impl Warming {
         let fits = stored.saturating_mul(COMPRESSION) <= cache_bytes;
         let wanted = if fits { FLUSHES_AND_COMPACTIONS } else { FLUSHES };
         if self.chosen.swap(wanted, Ordering::Relaxed) == wanted {
-            return;
+            return false;
         }
         let setting = if fits { "kFlushAndCompaction" } else { "kFlushOnly" };
         let setting = format!("{{prepopulate_block_cache={setting};}}");
@@ -56,5 +57,6 @@ impl Warming {
                 tracing::warn!(target: "storage", %error, "cannot choose what goes into the block cache");
             }
         }
+        true
     }
 }

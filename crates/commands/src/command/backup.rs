@@ -1,0 +1,76 @@
+//! `heddleBackup`: a backup of all data into a directory on the server's machine. Heddle's own.
+
+use super::{Command, OnSecondary, Run};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use backup::{BackupError, BackupProgress, BackupReport, BackupRequest};
+use catalog::ReadError;
+use document::DocumentBuilder;
+use query::checkpoint;
+use std::path::Path;
+use wire::ErrorCode;
+
+pub(crate) static COMMAND: Command = Command {
+    admin_only: true,
+    on_secondary: OnSecondary::Always,
+    ..Command::new(
+        "heddleBackup",
+        "Backs all data up into a directory on the server's machine.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let directory = context.fields.string("directory")?.ok_or_else(|| context.fields.missing("directory"))?;
+    let keep = context.fields.integer_at_least("keep", 1)?;
+    context.fields.finish()?;
+    if !Path::new(directory).is_absolute() {
+        let message =
+            format!("'directory' must be an absolute path on the server's machine, found '{directory}'");
+        return Err(CommandError::bad_value(message));
+    }
+    context.offload().await;
+    // It is ended in between, so that it can clean up.
+    let mut ended = None;
+    let operation = &context.operation;
+    let mut look = |progress: BackupProgress| {
+        let BackupProgress { done, total } = progress;
+        operation.set_progress(format!("backup: {done} of {total} bytes"), done, total);
+        checkpoint::look().map_err(|end| {
+            ended = Some(end);
+            BackupError::Ended
+        })
+    };
+    let keep = keep.and_then(|keep| usize::try_from(keep).ok());
+    let request = BackupRequest { directory: Path::new(directory), keep, release: env!("CARGO_PKG_VERSION") };
+    let taken = backup::take(&context.server.node.store, request, &mut look);
+    match (taken, ended) {
+        (Err(BackupError::Ended), Some(end)) => Err(end.into()),
+        (taken, _) => {
+            write(&taken.map_err(refused)?, directory, reply);
+            Ok(())
+        }
+    }
+}
+
+fn refused(error: BackupError) -> CommandError {
+    let number = match &error {
+        BackupError::Refused(_) => code::BAD_VALUE,
+        BackupError::Busy(_) => code::CONFLICTING_OPERATION_IN_PROGRESS,
+        BackupError::Damaged(_) => ErrorCode::DataCorruptionDetected as i32,
+        BackupError::NoSpace(_) => ErrorCode::OutOfDiskSpace as i32,
+        BackupError::Storage(error) => ReadError::Storage(error.clone()).code(),
+        _ => ErrorCode::OperationFailed as i32,
+    };
+    CommandError::new(number, error.to_string())
+}
+
+fn write(report: &BackupReport, directory: &str, reply: &mut DocumentBuilder<'_>) {
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let manifest = &report.manifest;
+    reply.append("directory", directory).append("generation", number(manifest.generation));
+    reply.append("files", number(manifest.files.len() as u64)).append("bytes", number(manifest.bytes()));
+    reply.append("bytesNew", number(report.bytes_new)).append("bytesShared", number(report.bytes_shared));
+    reply.append("bytesLinked", number(report.bytes_linked));
+    reply.append("sequence", number(manifest.sequence));
+}

@@ -1,0 +1,273 @@
+//! Whether the engine's files are what they were when they were written: every byte of them is read, and
+//! nothing is changed.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::log_file::{LogItem, LogReader};
+use super::partial::{DamagedKeys, PartialDatabase};
+use super::version_log::{TableEntry, VersionLog, manifest_of, table_name};
+use crate::check::{DamagedRange, FileDefect};
+use crate::files::checksum_of_file;
+use crate::keyspace::Keyspace;
+
+/// Bytes before the first mutation of a batch: sequence number u64 LE and count u32 LE.
+const BATCH_HEADER_BYTES: usize = 12;
+
+/// What the engine's files say.
+#[derive(Debug, Default)]
+pub(crate) struct EngineFacts {
+    /// The sequence number of the newest write that can be read.
+    pub(crate) sequence: u64,
+}
+
+/// Reads all of the engine's files. `look` is told what is read before each of them.
+///
+/// # Errors
+/// What the file system or `look` says.
+pub(crate) fn examine<E: From<io::Error>>(
+    engine: &Path,
+    scratch: &Path,
+    look: &mut dyn FnMut(&str) -> Result<(), E>,
+    found: &mut Vec<FileDefect>,
+) -> Result<EngineFacts, E> {
+    look("CURRENT")?;
+    let Some(manifest) = check_names(engine, found)? else { return Ok(EngineFacts::default()) };
+    let log = VersionLog::read(&manifest)?;
+    let name = file_name(&manifest);
+    look(&name)?;
+    found.extend(log.damaged.iter().map(|part| {
+        let defect = format!("bytes {} to {}: {}", part.from, part.to, part.defect);
+        FileDefect::new(&name, defect)
+    }));
+    check_identity(engine, &log, found)?;
+    super::text_files::check(engine, found)?;
+    for (number, table) in &log.tables {
+        look(&table_name(*number))?;
+        check_table(engine, scratch, &log, (*number, table), look, found)?;
+    }
+    let mut sequence = log.last_sequence;
+    let oldest = log.log_numbers.values().copied().min().unwrap_or(0);
+    let mut before: Option<u64> = None;
+    for (_, path) in journals_of(engine)?.into_iter().filter(|(number, _)| *number >= oldest) {
+        look(&file_name(&path))?;
+        let journal = read_journal(&path)?;
+        found.extend(journal.defects);
+        if let (Some(before), Some(first)) = (before, journal.first)
+            && first > before + 1
+        {
+            let defect = format!("it begins with write {first}, the journal before it ends with {before}");
+            found.push(FileDefect::new(&file_name(&path), defect));
+        }
+        before = journal.last.or(before);
+        sequence = sequence.max(journal.last.unwrap_or(0));
+    }
+    Ok(EngineFacts { sequence })
+}
+
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The journals of a database, by number.
+pub(super) fn journals_of(engine: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut journals = Vec::new();
+    for entry in std::fs::read_dir(engine)? {
+        let path = entry?.path();
+        let number = file_name(&path).strip_suffix(".log").and_then(|number| number.parse().ok());
+        journals.extend(number.map(|number| (number, path)));
+    }
+    journals.sort_unstable();
+    Ok(journals)
+}
+
+/// `CURRENT`, and the MANIFEST that it names or, where it is damaged, is taken instead.
+fn check_names(engine: &Path, found: &mut Vec<FileDefect>) -> io::Result<Option<PathBuf>> {
+    let manifest = manifest_of(engine)?;
+    let expected = manifest.as_deref().map(|path| format!("{}\n", file_name(path)));
+    let current = std::fs::read(engine.join("CURRENT")).ok();
+    match (&current, &expected) {
+        (None, _) => found.push(FileDefect::new("CURRENT", "it is missing".to_owned())),
+        (Some(current), Some(expected)) if current == expected.as_bytes() => {}
+        _ => found.push(FileDefect::new("CURRENT", "it names no MANIFEST that is there".to_owned())),
+    }
+    if manifest.is_none() {
+        found.push(FileDefect::new(
+            "MANIFEST",
+            "it is missing: which tables belong together is not known".into(),
+        ));
+    }
+    Ok(manifest)
+}
+
+fn check_identity(engine: &Path, log: &VersionLog, found: &mut Vec<FileDefect>) -> io::Result<()> {
+    match std::fs::read(engine.join("IDENTITY")) {
+        Ok(identity) if !log.database_id.is_empty() && identity.trim_ascii_end() != log.database_id => {
+            found.push(FileDefect::new("IDENTITY", "it is not the name that the MANIFEST has".to_owned()));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn check_table<E: From<io::Error>>(
+    engine: &Path,
+    scratch: &Path,
+    log: &VersionLog,
+    (number, table): (u64, &TableEntry),
+    look: &mut dyn FnMut(&str) -> Result<(), E>,
+    found: &mut Vec<FileDefect>,
+) -> Result<(), E> {
+    let name = table_name(number);
+    let path = engine.join(&name);
+    let Some(keyspace) = keyspace_of(log, table) else {
+        found.push(FileDefect::new(&name, "it is of a keyspace that is not known".to_owned()));
+        return Ok(());
+    };
+    let whole = |defect: String| FileDefect::new(&name, defect).with_range(whole_range(keyspace, table));
+    let size = match std::fs::metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            found.push(whole("it is missing".to_owned()));
+            return Ok(());
+        }
+        metadata => metadata?.len(),
+    };
+    if size != table.bytes {
+        found.push(whole(format!("it has {size} bytes, and was written with {}", table.bytes)));
+        return Ok(());
+    }
+    if let Some(expected) = table.checksum {
+        let (_, sum) = checksum_of_file(&path, |_| look(&name))?;
+        if sum == expected {
+            return Ok(());
+        }
+    }
+    let damaged = damaged_in_table(engine, scratch, log, number);
+    match damaged {
+        Ok(ranges) => found.extend(ranges.into_iter().map(|keys| {
+            FileDefect::new(&name, keys.detail.clone()).with_range(DamagedRange::of(keyspace, keys))
+        })),
+        Err(error) => found.push(whole(error)),
+    }
+    if table.checksum.is_some() && !found.iter().any(|defect| defect.file == name) {
+        found.push(whole("its checksum does not agree, though every block of it can be read".to_owned()));
+    }
+    Ok(())
+}
+
+pub(super) fn keyspace_of(log: &VersionLog, table: &TableEntry) -> Option<Keyspace> {
+    let name = log.families.get(&table.family)?;
+    Keyspace::ALL.into_iter().find(|keyspace| keyspace.name() == name)
+}
+
+pub(super) fn whole_range(keyspace: Keyspace, table: &TableEntry) -> DamagedRange {
+    DamagedRange { keyspace, from: Some(table.smallest.clone()), to: Some(table.largest.clone()) }
+}
+
+/// The keys of a table that cannot be read; the error tells why none can.
+pub(super) fn damaged_in_table(
+    engine: &Path,
+    scratch: &Path,
+    log: &VersionLog,
+    number: u64,
+) -> Result<Vec<DamagedKeys>, String> {
+    let table = log.tables.get(&number).ok_or("it is not known")?;
+    let keyspace = keyspace_of(log, table).ok_or("it is of a keyspace that is not known")?;
+    let alone = PartialDatabase::open(engine, scratch, log, false, |kept| kept == number);
+    let alone = alone.map_err(|error| error.to_string())?;
+    let Err(detail) = alone.verify() else { return Ok(Vec::new()) };
+    alone.opens(keyspace.name())?;
+    let mut damaged = Vec::new();
+    let walked: Result<(), std::convert::Infallible> =
+        alone.walk(keyspace, None, None, &mut |_, _| Ok(()), &mut |keys| {
+            damaged.push(keys);
+            Ok(())
+        });
+    walked.unwrap_or_else(|never| match never {});
+    if damaged.is_empty() {
+        // What helps to find keys, or tells of the table, and is read by nobody who reads all of it.
+        let (after, before) = (Some(table.smallest.clone()), Some(table.largest.clone()));
+        damaged.push(DamagedKeys { after, before, detail });
+    }
+    Ok(damaged)
+}
+
+/// What can be read of a journal.
+struct Journal {
+    /// The sequence numbers of the first and the last write.
+    first: Option<u64>,
+    last: Option<u64>,
+    defects: Vec<FileDefect>,
+}
+
+fn read_journal(path: &Path) -> io::Result<Journal> {
+    let name = file_name(path);
+    let mut reader = LogReader::new(File::open(path)?);
+    let mut journal = Journal { first: None, last: None, defects: Vec::new() };
+    while let Some(item) = reader.next()? {
+        match item {
+            LogItem::Record(record) => {
+                // What is behind a cut was written after it.
+                journal.defects.iter_mut().for_each(|defect| defect.is_harmless = false);
+                if let Some((first, last)) = writes_of(&record) {
+                    journal.first.get_or_insert(first);
+                    journal.last = Some(last);
+                }
+            }
+            LogItem::Damaged(part) => {
+                let after = journal.last.map_or_else(String::new, |last| format!(", behind write {last}"));
+                let defect = format!("bytes {} to {}{after}: {}", part.from, part.to, part.defect);
+                journal
+                    .defects
+                    .push(FileDefect { is_harmless: part.is_cut, ..FileDefect::new(&name, defect) });
+            }
+        }
+    }
+    Ok(journal)
+}
+
+/// The sequence numbers of a batch's first and last mutation.
+fn writes_of(record: &[u8]) -> Option<(u64, u64)> {
+    let (first, rest) = record.get(..BATCH_HEADER_BYTES)?.split_first_chunk()?;
+    let (first, count) = (u64::from_le_bytes(*first), u32::from_le_bytes(*rest.first_chunk()?));
+    Some((first, (first + u64::from(count)).saturating_sub(1)))
+}
+
+/// The journals that a start is about to replay, as far as something is wrong with them.
+///
+/// # Errors
+/// What the file system says.
+pub(crate) fn damaged_journals(engine: &Path) -> io::Result<Vec<FileDefect>> {
+    let mut found = Vec::new();
+    for (_, path) in journals_of(engine)? {
+        found.extend(read_journal(&path)?.defects);
+    }
+    Ok(found)
+}
+
+/// The checksum of each table as it was written, by the name of its file, where the engine has noted it.
+///
+/// # Errors
+/// What the file system says.
+pub(crate) fn table_checksums(engine: &Path) -> io::Result<Vec<(String, u32)>> {
+    let Some(manifest) = manifest_of(engine)? else { return Ok(Vec::new()) };
+    let log = VersionLog::read(&manifest)?;
+    let noted = log.tables.iter().filter_map(|(number, table)| Some((table_name(*number), table.checksum?)));
+    Ok(noted.collect())
+}
+
+/// Tables that are not whole, by number.
+pub(super) fn damaged_tables(engine: &Path, scratch: &Path, log: &VersionLog) -> io::Result<BTreeSet<u64>> {
+    let mut damaged = BTreeSet::new();
+    for (number, table) in &log.tables {
+        let mut found = Vec::new();
+        check_table(engine, scratch, log, (*number, table), &mut |_| io::Result::Ok(()), &mut found)?;
+        if !found.is_empty() {
+            damaged.insert(*number);
+        }
+    }
+    Ok(damaged)
+}

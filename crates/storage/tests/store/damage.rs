@@ -1,0 +1,219 @@
+//! A byte that is flipped in any file, or a file that is missing, is found; what is read is never wrong.
+
+use std::path::{Path, PathBuf};
+
+use storage::{
+    Direction, FileDefect, KeyRange, Keyspace, OpenError, Salvage, StorageOptions, Store, WriteUnit,
+    check_files,
+};
+use tempfile::TempDir;
+
+const DOCUMENTS: u32 = 600;
+
+fn key(number: u32) -> [u8; 8] {
+    let mut key = [0, 0, 0, 7, 0, 0, 0, 0];
+    key[4..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Does not compress, and tells whose it is.
+fn value(number: u32) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(u64::from(number));
+    (0..200).map(|_| random.u8(..)).collect()
+}
+
+fn put(store: &Store, numbers: impl Iterator<Item = u32>) {
+    for number in numbers {
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Documents, &key(number), &value(number));
+        unit.put(Keyspace::Indexes, &key(number), b"entry");
+        store.write_now(unit).unwrap();
+    }
+}
+
+/// What a killed server leaves: documents in tables, and as many in the journal.
+fn killed() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let (live, left) = (directory.path().join("live"), directory.path().join("left"));
+    let store = Store::open(&live, &StorageOptions::small()).unwrap();
+    put(&store, 0..DOCUMENTS / 2);
+    store.flush().unwrap();
+    put(&store, DOCUMENTS / 2..DOCUMENTS);
+    store.sync_journal().unwrap();
+    copy(&live, &left);
+    directory
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => drop(std::fs::copy(&path, &target).unwrap()),
+        }
+    }
+}
+
+fn found(path: &Path) -> Vec<FileDefect> {
+    check_files::<OpenError>(path, |_| Ok(())).unwrap()
+}
+
+/// The files of a data directory that are read by more than people.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let is_for_people = |name: &str| name.starts_with("LOG") || name == "LOCK" || name == "heddle.lock";
+    let of = |directory: PathBuf| {
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.is_file()).collect::<Vec<_>>()
+    };
+    let mut files = [of(path.to_owned()), of(path.join("engine"))].concat();
+    files.retain(|path| !is_for_people(path.file_name().unwrap().to_str().unwrap()));
+    files.retain(|path| path.metadata().unwrap().len() > 0);
+    files.sort();
+    files
+}
+
+/// Every document that is read is the right one; how many are, or why not all.
+fn read_all(path: &Path) -> Result<u32, String> {
+    let store = Store::open(path, &StorageOptions::small()).map_err(|error| error.to_string())?;
+    let view = store.read_view();
+    let mut read = 0;
+    for number in 0..DOCUMENTS {
+        let got = view.get(Keyspace::Documents, &key(number));
+        match got.map_err(|error| error.to_string())? {
+            Some(got) => assert_eq!(*got, *value(number), "document {number} is wrong"),
+            None => continue,
+        }
+        read += 1;
+    }
+    let mut cursor = view.cursor(Keyspace::Documents, KeyRange::all(), Direction::Forward).unwrap();
+    while let Some((key, got)) = cursor.next().map_err(|error| error.to_string())? {
+        let number = u32::from_be_bytes(key[4..].try_into().unwrap());
+        assert_eq!(got, value(number), "document {number} is wrong");
+    }
+    Ok(read)
+}
+
+#[test]
+fn a_killed_server_leaves_nothing_that_is_damaged() {
+    let directory = killed();
+    let path = directory.path().join("left");
+    assert_eq!(found(&path), Vec::new());
+    assert_eq!(read_all(&path), Ok(DOCUMENTS));
+    assert_eq!(found(&path), Vec::new(), "closed in order");
+    assert!(!path.join("_check").exists(), "nothing is left of the check");
+}
+
+#[test]
+fn a_flipped_byte_in_any_file_is_found_and_never_served() {
+    let directory = killed();
+    let path = directory.path().join("left");
+    let mut random = fastrand::Rng::with_seed(7);
+    let (mut tables, mut seen) = (0, Vec::new());
+    for file in files(&path) {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        let whole = std::fs::read(&file).unwrap();
+        // The ends, where a table has its footer and a log its last record, and some in between.
+        let places = [0, whole.len() / 2, whole.len() - 1, whole.len() - whole.len().min(60)];
+        let more: Vec<usize> = (0..4).map(|_| random.usize(..whole.len())).collect();
+        for at in places.into_iter().chain(more) {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << random.u8(..8);
+            std::fs::write(&file, &flipped).unwrap();
+            let defects = found(&path);
+            let of_file =
+                defects.iter().filter(|defect| defect.file == name || defect.file == "journal-mark");
+            let is_told = of_file.clone().any(|defect| !defect.is_harmless);
+            assert!(is_told, "byte {at} of {name} is not found: {defects:?}");
+            if name.ends_with(".sst") {
+                tables += 1;
+                assert!(of_file.clone().all(|defect| defect.range.is_some()), "{defects:?}");
+            }
+            let started = directory.path().join("started");
+            copy(&path, &started);
+            // It panics on a wrong document.
+            let read = read_all(&started);
+            if name.ends_with(".log") || name.starts_with("MANIFEST") || name == "CURRENT" {
+                assert!(read.is_err(), "byte {at} of {name}: the start goes on without a part of the data");
+            }
+            if let Ok(read) = read {
+                assert_eq!(read, DOCUMENTS, "byte {at} of {name}: documents are missing and nobody says so");
+            }
+            std::fs::remove_dir_all(started).unwrap();
+        }
+        std::fs::write(&file, whole).unwrap();
+        seen.push(name);
+    }
+    assert!(tables > 0 && seen.iter().any(|name| name.starts_with("OPTIONS")), "{seen:?}");
+    assert!(found(&path).is_empty(), "all is whole again");
+}
+
+#[test]
+fn a_missing_file_is_found() {
+    let directory = killed();
+    let path = directory.path().join("left");
+    for file in files(&path) {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        // The engine makes these anew; without a mark less is known, and nothing is lost.
+        if ["OPTIONS", "IDENTITY", "checksums", "journal-mark", "disk-reserve"]
+            .iter()
+            .any(|harmless| name.starts_with(harmless))
+        {
+            continue;
+        }
+        let aside = directory.path().join("aside");
+        std::fs::rename(&file, &aside).unwrap();
+        assert!(found(&path).iter().any(|defect| !defect.is_harmless), "{name} is missing");
+        std::fs::rename(&aside, &file).unwrap();
+    }
+}
+
+#[test]
+fn the_keys_of_a_damaged_block_are_told_and_all_others_saved() {
+    let directory = killed();
+    let path = directory.path().join("left");
+    let tables =
+        files(&path).into_iter().filter(|file| file.extension().is_some_and(|ending| ending == "sst"));
+    let table = tables.max_by_key(|file| file.metadata().unwrap().len()).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    let at = bytes.len() / 3;
+    bytes[at] ^= 0x40;
+    std::fs::write(&table, bytes).unwrap();
+    let defects = found(&path);
+    let [FileDefect { range: Some(range), .. }] = defects.as_slice() else { panic!("{defects:?}") };
+    assert_eq!(range.keyspace, Keyspace::Documents);
+    let number = |key: &Option<Vec<u8>>| u32::from_be_bytes(key.as_ref().unwrap()[4..].try_into().unwrap());
+    let (from, to) = (number(&range.from), number(&range.to));
+    assert!(from < to && to - from < 60, "a block of 8 KiB: {from} to {to}");
+    let salvage = Salvage::open(&path).unwrap();
+    let mut saved = Vec::new();
+    let mut lost = Vec::new();
+    let walked: Result<(), String> = salvage.walk(
+        Keyspace::Documents,
+        &mut |(key, got, _)| {
+            let number = u32::from_be_bytes(key[4..].try_into().unwrap());
+            assert_eq!(got, value(number));
+            saved.push(number);
+            Ok(())
+        },
+        &mut |range, _| {
+            lost.push((number(&range.from), number(&range.to)));
+            Ok(())
+        },
+    );
+    walked.unwrap();
+    assert_eq!(lost, [(from, to)]);
+    let expect: Vec<u32> = (0..DOCUMENTS).filter(|number| *number <= from || *number >= to).collect();
+    assert_eq!(saved, expect, "the journal's are saved as well");
+}
+
+#[test]
+fn a_directory_in_use_is_not_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), &StorageOptions::small()).unwrap();
+    let checked = check_files::<OpenError>(directory.path(), |_| Ok(()));
+    assert!(matches!(checked, Err(OpenError::Locked { .. })), "{checked:?}");
+    drop(store);
+    check_files::<OpenError>(directory.path(), |_| Ok(())).unwrap();
+}
