@@ -67,7 +67,7 @@ def test_a_backup_under_load_is_a_state_that_there_was(server, tmp_path):
     load, backups, least = Load(server), tmp_path / "backups", []
     try:
         for _ in range(3):
-            eventually(lambda: load.acknowledged > (least[-1] if least else 0) + 200)
+            eventually("the load goes on", lambda: load.acknowledged > (least[-1] if least else 0) + 200)
             least.append(load.acknowledged)
             told = backup(server, backups).stdout
             assert "shared" in told

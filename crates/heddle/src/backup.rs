@@ -218,8 +218,8 @@ pub(crate) fn run_restore(given: &ArgMatches) -> ExitCode {
             say(&format!("restored generation {number}: everything up to write {sequence} is there"));
             if let Some(place) = report.left {
                 say(&format!(
-                    "it was a member's of the set '{}', at {}:{}: it belongs to no set now; start it with --replSet \
-                    and initiate a set, or add members that copy from it",
+                    "it was a member's of the set '{}', at {}:{}: it belongs to no set now; start it with \
+                    --replSet and initiate a set, or add members that copy from it",
                     place.set, place.time, place.increment
                 ));
             }

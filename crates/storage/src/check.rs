@@ -3,7 +3,7 @@
 //!
 //! | file | how it is known to be whole |
 //! |---|---|
-//! | tables | CRC-32C of the file, in the MANIFEST since it was written; without it, the checksum of each block |
+//! | tables | CRC-32C of the file, in the MANIFEST since it was written; else the checksum of each block |
 //! | MANIFEST, journals | the checksum of each record, the zeros between blocks, numbers that go on |
 //! | `CURRENT`, `IDENTITY` | what they name is there and has the same name |
 //! | `FORMAT`, `OPTIONS-*` | what they must be; CRC-32C in `checksums` |
@@ -91,7 +91,7 @@ pub fn check_files<E: From<OpenError>>(
         })?;
     if let Some(synced) = directory::synced_of(path).filter(|synced| *synced > facts.sequence) {
         let defect = format!(
-            "the journal ends with write {}, and {synced} was already on stable storage: what is between is lost",
+            "the journal ends with write {}, and {synced} was already on stable storage: the rest is lost",
             facts.sequence
         );
         found.push(FileDefect::new("journal-mark", defect));

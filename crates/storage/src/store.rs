@@ -494,8 +494,8 @@ impl Store {
     }
 }
 
-/// Tells of damage that does not keep the store from being opened: of what is replayed no further, and of what
-/// nobody needs.
+/// Tells of damage that does not keep the store from being opened: of what is replayed no further, and of
+/// what nobody needs.
 fn tell_damage(directory: &DataDirectory) {
     let engine = directory.engine_path();
     if directory.is_new() {

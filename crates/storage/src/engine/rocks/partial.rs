@@ -36,6 +36,9 @@ pub(crate) struct DamagedKeys {
     pub(crate) detail: String,
 }
 
+/// Is given keys and values.
+type OnEntry<'f, E> = &'f mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>;
+
 /// Some of a database's tables.
 pub(super) struct PartialDatabase {
     rocks: DB,
@@ -128,7 +131,7 @@ impl PartialDatabase {
         keyspace: Keyspace,
         after: Option<&[u8]>,
         before: Option<&[u8]>,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>,
+        each: OnEntry<'_, E>,
         lost: &mut dyn FnMut(DamagedKeys) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(mut iterator) = self.iterator(keyspace.name()) else { return Ok(()) };

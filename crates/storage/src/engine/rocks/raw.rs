@@ -66,8 +66,8 @@ pub(super) fn disable_manual_compaction(rocks: &DB) {
     unsafe { ffi::rocksdb_disable_manual_compaction(rocks.as_raw_ptr()) };
 }
 
-/// Has a database that is opened with these options keep the CRC-32C of each table file in its MANIFEST, as it
-/// was written.
+/// Has a database that is opened with these options keep the CRC-32C of each table file, as it was written,
+/// in its MANIFEST.
 pub(super) fn checksum_tables(options: &mut Options) {
     // SAFETY: the options are borrowed and take a share of the factory, whose own handle is given back.
     unsafe {

@@ -1,8 +1,8 @@
 //! What can still be read of a database that is damaged.
 //!
 //! ```text
-//!  tables that open ──────────┐  all of them and the journals: what is newest of each key; it ends before and
-//!    (whole, or in part)      ├▶ goes on behind ranges of keys in which a block cannot be read
+//!  tables that open ──────────┐  all of them and the journals: what is newest of each key; it ends before
+//!    (whole, or in part)      ├▶ and goes on behind ranges of keys in which a block cannot be read
 //!  tables that are whole ─────┘  once more within these ranges: what others have of them, which may be older
 //! ```
 
@@ -17,6 +17,9 @@ use crate::check::{DamagedRange, FileDefect};
 use crate::error::StorageError;
 use crate::files::remove_tree;
 use crate::keyspace::Keyspace;
+
+/// Is given keys and values, and how sure they are.
+type OnFound<'f, E> = &'f mut dyn FnMut(&[u8], &[u8], Found) -> Result<(), E>;
 
 /// A damaged database, opened to be read.
 pub(crate) struct RocksSalvage {
@@ -114,7 +117,7 @@ impl RocksSalvage {
     pub(crate) fn walk<E>(
         &self,
         keyspace: Keyspace,
-        each: &mut dyn FnMut(&[u8], &[u8], Found) -> Result<(), E>,
+        each: OnFound<'_, E>,
         lost: &mut dyn FnMut(DamagedRange, String) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut ranges: Vec<DamagedKeys> = Vec::new();

@@ -5,7 +5,7 @@
 //!  record (log_file.rs): fields, each a tag (varint) and what belongs to it; the family comes last
 //!   1 comparator     2 log number     3 next file    4 last sequence    6 level, number: a table is gone
 //!   103 level, number, size, smallest, largest, sequence numbers, (tag, bytes)…: a table is there
-//!   200 family       201 name of a new one       8193 name of the database       8192 and above: may be passed
+//!   200 family       201 name of a new one       8193 name of the database       from 8192: may be passed
 //! ```
 //! Source: `db/version_edit.h` of the RocksDB that is built in; newer ones read what older ones wrote.
 

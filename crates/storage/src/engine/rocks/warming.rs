@@ -28,8 +28,8 @@ pub(super) struct Warming {
 }
 
 impl Warming {
-    /// Looks now and then whether all data fits into the cache, and sets RocksDB accordingly; whether that was
-    /// another choice.
+    /// Looks now and then whether all data fits into the cache, and sets RocksDB accordingly; whether that
+    /// was another choice.
     pub(super) fn review<'d>(
         &self,
         rocks: &DB,
