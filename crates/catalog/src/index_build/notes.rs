@@ -12,7 +12,7 @@ use crate::keys::{self, IndexId};
 use crate::waiters::give_way;
 use crate::{CatalogError, OperationContext};
 use query::checkpoint;
-use storage::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+use storage::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier, ReadView};
 
 /// Notes of one unit: bounds how long writers are kept out each time.
 const BATCH_NOTES: usize = 256;
@@ -65,6 +65,8 @@ async fn settle(
     (build, index): (&BuildProgress, IndexId),
     beside_writers: bool,
 ) -> Result<usize, CatalogError> {
+    // Those that there are now: who follows writers that add at the end does not come to it.
+    let listing = collection.store.pinned_view();
     let mut next = Some(keys::notes_prefix(collection.id(), index).to_vec());
     let mut settled = 0;
     while let Some(from) = next.take() {
@@ -74,7 +76,7 @@ async fn settle(
             true => Some(collection.begin_change().await?.ok_or_else(|| build.aborted())?),
             false => None,
         };
-        let batch = read_batch(context, collection, index, from)?;
+        let batch = read_batch((context.view, &listing), collection, index, from)?;
         settle_batch(context, collection, (build, index), &batch).await?;
         settled += batch.found.len();
         build.advance(batch.found.len() as u64);
@@ -85,18 +87,20 @@ async fn settle(
     Ok(settled)
 }
 
+/// Of the notes in the listing, as they are now.
 fn read_batch(
-    context: &OperationContext<'_>,
+    (view, listing): (&ReadView, &ReadView),
     collection: &Collection,
     index: IndexId,
     from: Vec<u8>,
 ) -> Result<Batch, CatalogError> {
     let range = KeyRange { lower: Some(from), upper: keys::notes_range(collection.id(), index).upper };
     let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
-    let mut cursor = context.view.cursor_with(Keyspace::Indexes, range, Direction::Forward, options)?;
+    let mut cursor = listing.cursor_with(Keyspace::Indexes, range, Direction::Forward, options)?;
     let mut batch = Batch { found: Vec::new(), next: None };
     let mut bytes = 0;
-    while let Some((key, value)) = cursor.next()? {
+    while let Some((key, _)) = cursor.next()? {
+        let value = view.get(Keyspace::Indexes, key)?.expect("a note stays until it is settled");
         bytes += key.len() + value.len();
         batch.found.push((key.to_vec(), value.to_vec()));
         if batch.found.len() == BATCH_NOTES || bytes >= BATCH_BYTES {

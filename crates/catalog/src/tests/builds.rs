@@ -68,7 +68,7 @@ fn writers_go_on_during_a_build() {
                             found.map(|_| doc! { "_id": id, "a": [step, -step], "u": id })
                         })
                         .expect("an update");
-                        let new = 10_000 + writer * 100_000 + step;
+                        let new = 10_000 + writer * 100_000_000 + step;
                         insert(things, doc! { "_id": new, "a": step, "u": new }).expect("an insert");
                         if step % 3 == 0 {
                             update(things, new, |_| None).expect("a delete");
