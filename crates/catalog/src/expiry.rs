@@ -147,8 +147,8 @@ impl IndexDefinition {
     }
 }
 
-/// What of a collection is hidden at one moment: documents that are past their time by one of its TTL indexes,
-/// by the definition of when this was made.
+/// What of a collection is hidden at one moment: documents that are past their time by one of its TTL
+/// indexes, by the definition of when this was made.
 #[derive(Debug)]
 pub struct HiddenDocuments {
     /// Each index that expires documents, and which of its entries have come.

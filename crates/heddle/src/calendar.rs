@@ -182,7 +182,10 @@ mod tests {
         let reply = doc! {
             "localTime": (ms(now)),
             "work": [
-                { "kind": "ttl", "state": "open", "open": [{ "from": (ms(now)), "to": (ms(now + 48 * hour)) }] },
+                {
+                    "kind": "ttl", "state": "open",
+                    "open": [{ "from": (ms(now)), "to": (ms(now + 48 * hour)) }],
+                },
                 {
                     "kind": "ttl", "ns": "shop.carts", "index": "at_1", "window": {}, "state": "waiting",
                     "until": (ms(now + 2 * hour)),

@@ -118,8 +118,8 @@ fn permission(
     }
 }
 
-/// Asks for a piece of work, and notes the answer. `own`: the windows of the index that it is for, which count
-/// in the place of those of its kind. On a thread that may read the disk.
+/// Asks for a piece of work, and notes the answer. `own`: the windows of the index that it is for, which
+/// count in the place of those of its kind. On a thread that may read the disk.
 pub(crate) fn ask(
     server: &ServiceContext,
     kind: WorkKind,

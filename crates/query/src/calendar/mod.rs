@@ -1,14 +1,14 @@
 //! Windows in which background work may be done: days of the week, times of day in some time zone, a rate.
 //!
 //! ```text
-//!  { days: ["sat", "sun"], start: "22:00", stop: "06:00", timezone: "Europe/Berlin", documentsPerSecond: 500 }
+//!  { days: ["sat", "sun"], start: "22:00", stop: "06:00", timezone: "Europe/Berlin", bytesPerSecond: 500 }
 //!
 //!  clock in Berlin   …│sat 22:00 ▓▓▓▓ sun 06:00│…│sun 22:00 ▓▓▓▓ mon 06:00│…
 //! ```
-//! A window is what the clock on the wall shows: it is open whenever that clock, in its time zone, shows a time
-//! from `start` on and before `stop`. Where `stop` is not later than `start` it goes on behind midnight, and
-//! belongs to the day on which it opens. So an hour that a change of the clocks leaves out is not there, for a
-//! window that lies within it neither, and one that comes twice is there twice.
+//! A window is what the clock on the wall shows: it is open whenever that clock, in its time zone, shows a
+//! time from `start` on and before `stop`. Where `stop` is not later than `start` it goes on behind
+//! midnight, and belongs to the day on which it opens. So an hour that a change of the clocks leaves out is
+//! not there, for a window that lies within it neither, and one that comes twice is there twice.
 //!
 //! Time is an argument everywhere: milliseconds since 1970, UTC.
 
