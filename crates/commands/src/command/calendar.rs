@@ -1,8 +1,8 @@
 //! `setCalendar` and `getCalendar`: when work in the background may be done, and how fast.
 //!
 //! `{ setCalendar: 1, ttl: { start: "22:00", stop: "06:00", timezone: "Europe/Berlin" } }` sets the windows
-//! of the kinds of work that it names and leaves the others; null or `[]` takes them away. Windows are those of
-//! the option `window` of TTL indexes.
+//! of the kinds of work that it names and leaves the others; null or `[]` takes them away. Windows are those
+//! of the option `window` of TTL indexes.
 
 use super::{Command, OnSecondary, Run};
 use crate::calendar::{DOCUMENT_ID, WorkKind, describe, parse_kind, settings_namespace, stored_calendar};
