@@ -288,10 +288,11 @@ fn open_store(
         options.io_budget_bytes_per_second = mib * MIB;
     }
     let path = PathBuf::from(parameters.text(Parameter::DbPath));
-    backup::remove_unfinished(&path)?;
     let has_copied = !parameters.text(Parameter::ReplSetName).is_empty()
         && replication::initial_sync::adopt_copy(&path, &|path| Store::open(path, &options))?;
-    let store = Store::open(path, &options)?;
+    let store = Store::open(&path, &options)?;
+    // Nobody else has the directory now.
+    backup::remove_unfinished(&path)?;
     let watched = store.clone();
     parameters.watch(Parameter::JournalCommitInterval, move |setting| {
         if let Setting::Integer(milliseconds) = setting {
