@@ -73,7 +73,7 @@ def test_a_backup_under_load_is_a_state_that_there_was(server, tmp_path):
             assert "shared" in told
     finally:
         load.end()
-    assert "0 shared" not in told
+    assert ", 0 shared" not in told
     for generation, known in enumerate(least, 1):
         again = restored(tmp_path, backups, f"restored{generation}", "--generation", generation)
         with again.client() as client:
