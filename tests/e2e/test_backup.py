@@ -70,7 +70,7 @@ def test_a_backup_under_load_is_a_state_that_there_was(server, tmp_path):
             eventually("the load goes on", lambda: load.acknowledged > (least[-1] if least else 0) + 200)
             least.append(load.acknowledged)
             told = backup(server, backups).stdout
-            assert "shared" in told
+            assert f"generation {len(least)}: " in told
     finally:
         load.end()
     assert ", 0 shared" not in told

@@ -8,19 +8,11 @@ import pymongo
 import pymongo.errors
 import pytest
 
+from expiry import QUICK, ago, now
 from replica_set import eventually
 from server_process import BINARY, Server
 
-QUICK = ("--setParameter", "ttlMonitorSleepSecs=1")
 SECONDS = 30
-
-
-def now():
-    return datetime.datetime.now(datetime.timezone.utc)
-
-
-def ago(seconds):
-    return now() - datetime.timedelta(seconds=seconds)
 
 
 def window(begins, ends, **rate):

@@ -10,19 +10,11 @@ import pymongo.errors
 import pytest
 from pymongo import ASCENDING, DESCENDING
 
+from expiry import QUICK, ago, now
 from replica_set import FAST, ReplicaSet, eventually
 from server_process import Server
 
-QUICK = ("--setParameter", "ttlMonitorSleepSecs=1")
 SECONDS = 30
-
-
-def now():
-    return datetime.datetime.now(datetime.timezone.utc)
-
-
-def ago(seconds):
-    return now() - datetime.timedelta(seconds=seconds)
 
 
 def status(client, *names):

@@ -35,6 +35,7 @@ use run::Run;
 use scan::{Scan, Scanner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use storage::files::remove_tree;
 use storage::{Direction, KeyRange, Keyspace, Store, TableRows};
 
 /// Where a build keeps files, beside the data.
@@ -189,11 +190,8 @@ impl BuildProgress {
 /// Removes what builds that a crash ended have left beside the data.
 pub(crate) fn remove_files(store: &Store) {
     let Some(directory) = store.path().map(|path| path.join(DIRECTORY)) else { return };
-    match std::fs::remove_dir_all(&directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            tracing::warn!(%error, directory = %directory.display(), "files of old index builds stay");
-        }
-        _ => {}
+    if let Err(error) = remove_tree(&directory) {
+        tracing::warn!(%error, directory = %directory.display(), "files of old index builds stay");
     }
 }
 

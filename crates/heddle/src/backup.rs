@@ -1,5 +1,6 @@
 //! `heddle backup`, `heddle restore` and `heddle check`.
 
+use crate::server_uri::{ServerUriError, URI, host_of, uri_argument};
 use crate::{EXIT_OPTIONS, fail};
 use backup::{CheckReport, check_backup, check_data, restore};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -18,7 +19,6 @@ use std::time::Duration;
 use storage::{FileDefect, StorageOptions};
 
 const DIRECTORY: &str = "directory";
-const URI: &str = "uri";
 const KEEP: &str = "keep";
 const GENERATION: &str = "generation";
 const DBPATH: &str = "dbpath";
@@ -30,7 +30,6 @@ const BACKUP_LIMIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// How often a backup's progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const DEFAULT_PORT: u16 = 27_017;
 /// Exit status where something is damaged.
 const EXIT_DAMAGED: u8 = 1;
 
@@ -51,13 +50,7 @@ pub(crate) fn commands() -> [Command; 3] {
     let backup = Command::new("backup")
         .about("Backs a running server's data up into a directory on its machine; only what is new is copied")
         .arg(directory(DIRECTORY, "Where the backups are, on the server's machine").required(true))
-        .arg(
-            Arg::new(URI)
-                .long(URI)
-                .value_name("URI")
-                .default_value("mongodb://127.0.0.1:27017")
-                .help("The server: mongodb://HOST:PORT"),
-        )
+        .arg(uri_argument())
         .arg(
             Arg::new(KEEP)
                 .long(KEEP)
@@ -92,8 +85,8 @@ pub(crate) fn commands() -> [Command; 3] {
 /// Why there is no answer of the server's.
 #[derive(Debug, thiserror::Error)]
 enum BackupCommandError {
-    #[error("expected mongodb://HOST:PORT, found '{0}'")]
-    Uri(String),
+    #[error(transparent)]
+    Uri(#[from] ServerUriError),
     #[error("{0}")]
     Peer(#[from] PeerError),
     #[error("{0}")]
@@ -116,18 +109,6 @@ pub(crate) fn run_backup(given: &ArgMatches) -> ExitCode {
         Err(error @ BackupCommandError::Uri(_)) => fail(&error, EXIT_OPTIONS),
         Err(error) => fail(&error, 1),
     }
-}
-
-/// `host:port` of a connection string.
-fn host_of(uri: &str) -> Result<String, BackupCommandError> {
-    let refused = || BackupCommandError::Uri(uri.to_owned());
-    let rest = uri.strip_prefix("mongodb://").ok_or_else(refused)?;
-    let host = rest.split(['/', '?']).next().unwrap_or_default();
-    if host.is_empty() || host.contains([',', '@']) {
-        return Err(refused());
-    }
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    Ok(if has_port { host.to_owned() } else { format!("{host}:{DEFAULT_PORT}") })
 }
 
 fn ask_for_backup(given: &ArgMatches) -> Result<String, BackupCommandError> {
@@ -277,22 +258,4 @@ fn describe(report: &CheckReport, key: &[u8]) -> String {
 
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_is_named_by_its_connection_string() {
-        for (uri, expect) in [
-            ("mongodb://a:1", Some("a:1")),
-            ("mongodb://a", Some("a:27017")),
-            ("mongodb://a:1/?x=y", Some("a:1")),
-            ("mongodb://a,b", None),
-            ("a:1", None),
-        ] {
-            assert_eq!(host_of(uri).ok().as_deref(), expect, "{uri}");
-        }
-    }
 }

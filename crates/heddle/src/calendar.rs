@@ -1,16 +1,15 @@
 //! `heddle calendar`: draws when background work may be done in the next 48 hours.
 
 use crate::fail;
-use bench::CommandClient;
-use clap::{Arg, ArgMatches, Command};
+use crate::server_uri::{ServerUriError, URI, host_of, uri_argument};
+use clap::{ArgMatches, Command};
 use document::{Document, Value, doc};
+use replication::network::{NetworkOptions, TcpPeers};
+use replication::{PeerError, Peers};
 use std::io::Write;
-use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const URI: &str = "uri";
-const SCHEME: &str = "mongodb://";
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// The time that is drawn.
 const HOURS: i64 = 48;
@@ -23,22 +22,20 @@ const MARGIN: &str = "  ";
 
 /// The subcommand.
 pub(crate) fn command() -> Command {
-    Command::new("calendar").about("Draws when background work may be done in the next 48 hours").arg(
-        Arg::new(URI)
-            .long(URI)
-            .value_name("URI")
-            .default_value("mongodb://127.0.0.1:27017")
-            .help("Server to ask: mongodb://HOST:PORT, or HOST:PORT"),
-    )
+    Command::new("calendar")
+        .about("Draws when background work may be done in the next 48 hours")
+        .arg(uri_argument())
 }
 
 /// Why nothing is drawn.
 #[derive(Debug, thiserror::Error)]
 enum DrawError {
-    #[error("'{0}' is no address of one server: mongodb://HOST:PORT is")]
-    Address(String),
     #[error(transparent)]
-    Client(#[from] bench::BenchError),
+    Uri(#[from] ServerUriError),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
     #[error("the server does not tell its calendar: {0}")]
     Refused(String),
 }
@@ -57,13 +54,11 @@ pub(crate) fn run(given: &ArgMatches) -> ExitCode {
 }
 
 fn ask(uri: &str) -> Result<Document, DrawError> {
-    let address = uri.strip_prefix(SCHEME).unwrap_or(uri).split(['/', '?']).next().unwrap_or_default();
-    let wrong = || DrawError::Address(uri.to_owned());
-    let with_port = if address.contains(':') { address.to_owned() } else { format!("{address}:27017") };
-    let address = with_port.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)?;
-    let mut client = CommandClient::connect(address)?;
-    client.set_timeout(Some(ANSWER_LIMIT))?;
-    let reply = client.command(&doc! { "getCalendar": 1, "hours": HOURS, "$db": "admin" })?;
+    let host = host_of(uri)?;
+    let command = doc! { "getCalendar": 1, "hours": HOURS, "$db": "admin" };
+    let peers = TcpPeers::start(NetworkOptions::default())?;
+    let reply = pollster::block_on(peers.ask(&host, command.to_buf(), ANSWER_LIMIT))?;
+    let reply = reply.as_raw().to_document();
     match reply.get("errmsg").and_then(Value::as_str) {
         Some(message) => Err(DrawError::Refused(message.to_owned())),
         None => Ok(reply),

@@ -32,6 +32,7 @@ mod pid_file;
 mod processor;
 mod replica_set;
 mod serve;
+mod server_uri;
 mod service;
 mod sizing;
 mod ttl;

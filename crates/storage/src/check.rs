@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::directory::{self, DataDirectory};
 use crate::engine::rocks::{DamagedKeys, examine, salvage};
 use crate::error::{OpenError, StorageError};
-use crate::files::remove_tree;
+use crate::files::{is_table_file, remove_tree};
 use crate::keyspace::Keyspace;
 
 /// Keys that cannot be read, ends included as far as they are known.
@@ -157,7 +157,7 @@ pub fn stage(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(&staged)?;
     for entry in std::fs::read_dir(&engine)? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        if path.extension().is_some_and(|ending| ending == "sst") {
+        if is_table_file(&name.to_string_lossy()) {
             crate::engine::rocks::link_table(&path, &staged.join(name))?;
         } else if path.is_file() && name != "LOCK" {
             std::fs::copy(&path, staged.join(name))?;
