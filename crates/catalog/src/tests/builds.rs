@@ -87,6 +87,38 @@ fn writers_go_on_during_a_build() {
 }
 
 #[test]
+fn a_build_comes_to_its_end_beside_writers_who_are_faster() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        fill(&things, 3000);
+        let spec = doc! { "key": { "u": 1 }, "name": "u" };
+        let specs = [IndexSpec::parse(spec.to_buf().as_raw()).expect("a specification")];
+        let namespace = namespace("c");
+        let mut building = pin!(catalog.create_indexes(changing(&catalog), &namespace, &specs));
+        let mut task = Context::from_waker(Waker::noop());
+        let mut next = 10_000;
+        let turns = (0..1_000).take_while(|_| {
+            let is_pending = building.as_mut().poll(&mut task).is_pending();
+            // More than are settled in a turn, and behind all others.
+            for _ in 0..300 {
+                let document = doc! { "_id": next, "u": next }.to_buf();
+                let documents = [document.as_raw()];
+                let mut inserting = pin!(things.insert_many(writing(&things), &documents, true));
+                // At the very end they are kept out.
+                if inserting.as_mut().poll(&mut task).is_pending() {
+                    break;
+                }
+                next += 1;
+            }
+            is_pending
+        });
+        assert!(turns.count() < 1_000, "it is still at it");
+        assert_eq!(entries(&things, "u") as u64, things.document_count());
+        assert_valid(&things);
+    });
+}
+
+#[test]
 fn a_build_whose_end_cannot_be_written_is_no_index() {
     on_both_engines(|catalog| {
         let things = collection(&catalog, "c");
