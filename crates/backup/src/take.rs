@@ -24,8 +24,6 @@ const LOCK: &str = "lock";
 /// process made it, and as which file.
 const TAIL_BYTES: u64 = 16 << 10;
 const PIECE_BYTES: usize = 1 << 20;
-/// No wait is longer without a look.
-const STEP: Duration = Duration::from_millis(50);
 
 /// What is wanted.
 #[derive(Debug, Clone, Copy)]
@@ -358,14 +356,7 @@ impl Taking<'_> {
     /// So many bytes were read or copied: waits as long as the I/O budget wants.
     fn moved(&mut self, bytes: u64) -> Result<(), BackupError> {
         self.progress.done += bytes;
-        let mut pause = self.store.background_pause(bytes);
-        loop {
-            (self.look)(self.progress)?;
-            if pause.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(pause.min(STEP));
-            pause = pause.saturating_sub(STEP);
-        }
+        let (store, progress) = (self.store, self.progress);
+        store.await_background(bytes, || (self.look)(progress))
     }
 }

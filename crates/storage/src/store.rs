@@ -41,6 +41,8 @@ const DEFERRED_GROUP_UNITS: usize = 32;
 /// Larger values are not copied out of the commit queue, which is locked meanwhile: reading them waits until
 /// they are written.
 const ENQUEUED_VALUE_BYTES_MAX: usize = 256 << 10;
+/// Who waits for the I/O budget looks so often whether it is told to end.
+const BACKGROUND_LOOK: Duration = Duration::from_millis(50);
 
 /// An open store. Clones are the same store; the last one to go closes it.
 #[derive(Clone)]
@@ -440,6 +442,22 @@ impl Store {
             engine.flush_bytes + engine.compaction_write_bytes
         };
         self.inner.pace.pause_after(bytes, written, ambient::now())
+    }
+
+    /// Waits on this thread for so long. `look` is asked now and then, and ends it with an error.
+    ///
+    /// # Errors
+    /// What `look` says.
+    pub fn await_background<E>(&self, bytes: u64, mut look: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+        let mut pause = self.background_pause(bytes);
+        loop {
+            look()?;
+            if pause.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(pause.min(BACKGROUND_LOOK));
+            pause = pause.saturating_sub(BACKGROUND_LOOK);
+        }
     }
 
     /// Bytes that files beside the data may still take, with the reserve kept; all there are without a disk.

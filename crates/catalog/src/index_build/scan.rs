@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use storage::{Cursor, CursorOptions, Direction, KeyRange, Keyspace, ReadTier, StorageError, Store};
 
 /// Documents of one step.
@@ -95,12 +94,9 @@ impl Scan {
 
     /// Waits as long as what was written costs of the I/O budget, and fails when there is no room for more.
     pub(super) fn pay(&self, bytes: u64) -> Result<(), StorageError> {
-        let mut rest = self.store.background_pause(bytes);
-        while !rest.is_zero() && !self.progress.is_stopped() {
-            let slice = rest.min(Duration::from_millis(50));
-            std::thread::sleep(slice);
-            rest -= slice;
-        }
+        // Who is told to stop pays no more; that it has been told is found by the next look.
+        let is_going_on = || if self.progress.is_stopped() { Err(()) } else { Ok(()) };
+        let _ = self.store.await_background(bytes, is_going_on);
         if self.keeps_rules { self.store.check_room() } else { Ok(()) }
     }
 }

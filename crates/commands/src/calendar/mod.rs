@@ -71,10 +71,8 @@ pub(crate) enum Permission {
 }
 
 impl Permission {
-    const ALWAYS: Permission = Permission::Granted {
-        rate: WorkRate { documents_per_second: None, bytes_per_second: None },
-        until_ms: None,
-    };
+    const UNBOUNDED: WorkRate = WorkRate { documents_per_second: None, bytes_per_second: None };
+    const ALWAYS: Permission = Permission::Granted { rate: Self::UNBOUNDED, until_ms: None };
 
     const fn name(self) -> &'static str {
         match self {
@@ -89,9 +87,7 @@ impl Permission {
         match self {
             Permission::Granted { rate, .. } => Some(rate),
             Permission::Waits { .. } => None,
-            Permission::Overridden { .. } => {
-                Some(WorkRate { documents_per_second: None, bytes_per_second: None })
-            }
+            Permission::Overridden { .. } => Some(Self::UNBOUNDED),
         }
     }
 }
@@ -109,7 +105,7 @@ fn permission(
         Some(rate) => Permission::Granted { rate, until_ms: state.until_ms },
         None => Permission::Waits { until_ms: state.until_ms },
     };
-    if state.open == Some(WorkRate::default()) {
+    if state.open == Some(Permission::UNBOUNDED) {
         return permission;
     }
     match kind.override_reason(server) {
