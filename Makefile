@@ -21,7 +21,7 @@ BUILD := build
 VENV := $(BUILD)/venv
 NODE_DIRECTORY := tests/e2e/node
 PACKAGES := build-essential ccache libclang-dev pkg-config
-TEST_PACKAGES := python3-venv
+TEST_PACKAGES := python3-venv openssl
 NODE_MAJOR := 20
 
 .PHONY: deps deps-test build run cluster test test-rust test-e2e rounds lint fmt bench fuzz clean-tests

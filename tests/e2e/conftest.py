@@ -16,8 +16,9 @@ def start_server(tmp_path):
     """Starts servers that end with the test: `start_server("--flag", …)`."""
     started = []
 
-    def start(*arguments, directory=None, wait=True, port=None):
-        server = Server(directory or tmp_path / f"data{len(started)}", *arguments, port=port)
+    def start(*arguments, directory=None, wait=True, port=None, client_options=None):
+        directory = directory or tmp_path / f"data{len(started)}"
+        server = Server(directory, *arguments, port=port, client_options=client_options)
         started.append(server)
         return server.wait_until_it_answers() if wait else server
 

@@ -37,8 +37,10 @@ class ReplicaSet:
     With `can_be_cut` everybody but `direct` reaches them through `network`, where they have the names "0", "1", ….
     """
 
-    def __init__(self, directory, size=3, *arguments, name="rs", settings=None, members=None, initiate=True, can_be_cut=False):
+    def __init__(self, directory, size=3, *arguments, name="rs", settings=None, members=None, initiate=True, can_be_cut=False,
+                 client_options=None):
         self.name = name
+        self.client_options = client_options or {}
         self.network = None
         self.arguments = arguments
         self.settings = settings or {}
@@ -55,7 +57,7 @@ class ReplicaSet:
             self.initiate(members or [{}] * size)
 
     def _start(self, directory, port):
-        return Server(directory, "--replSet", self.name, *self.arguments, port=port)
+        return Server(directory, "--replSet", self.name, *self.arguments, port=port, client_options=self.client_options)
 
     def _introduce(self, member):
         if self.network:
@@ -81,7 +83,7 @@ class ReplicaSet:
         return f"mongodb://{','.join(self.hosts)}/?replicaSet={self.name}"
 
     def client(self, **options):
-        options = {"serverSelectionTimeoutMS": 30_000, "heartbeatFrequencyMS": 1_000, **options}
+        options = {"serverSelectionTimeoutMS": 30_000, "heartbeatFrequencyMS": 1_000, **self.client_options, **options}
         return pymongo.MongoClient(self.uri, **options)
 
     def direct(self, member):

@@ -41,9 +41,10 @@ def is_free(port):
 
 
 class Server:
-    """One `heddle serve` process. `before` is called in it before it becomes one."""
+    """One `heddle serve` process. `before` is called in it before it becomes one; clients get `client_options`."""
 
-    def __init__(self, directory, *arguments, port=None, before=None, subcommand=("serve",)):
+    def __init__(self, directory, *arguments, port=None, before=None, subcommand=("serve",), client_options=None):
+        self.client_options = client_options or {}
         self.port = port or free_port()
         self.directory = pathlib.Path(directory)
         self.log = self.directory.parent / f"{self.directory.name}-{self.port}.log"
@@ -61,7 +62,7 @@ class Server:
         return f"mongodb://127.0.0.1:{self.port}/?directConnection=true"
 
     def client(self, **options):
-        return pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=10_000, **options)
+        return pymongo.MongoClient(self.uri, **{"serverSelectionTimeoutMS": 10_000, **self.client_options, **options})
 
     def wait_until_it_answers(self):
         deadline = time.monotonic() + START_SECONDS

@@ -44,6 +44,8 @@ pub mod code {
     pub const CONFLICTING_OPERATION_IN_PROGRESS: i32 = 117;
     /// The client is not who it says, or nobody.
     pub const AUTHENTICATION_FAILED: i32 = 18;
+    /// Certificates or keys that cannot be used.
+    pub const INVALID_SSL_CONFIGURATION: i32 = 140;
     /// The command does not work on views.
     pub const COMMAND_NOT_SUPPORTED_ON_VIEW: i32 = 166;
     /// The option does not work on views.

@@ -48,6 +48,13 @@ pub trait TransportFigures: Send + Sync + std::fmt::Debug {
     fn connections(&self) -> Document;
     /// The `network` section.
     fn network(&self) -> Document;
+    /// The `transportSecurity` section.
+    fn transport_security(&self) -> Document;
+    /// Reads certificates, keys and lists of revoked ones anew.
+    ///
+    /// # Errors
+    /// The sentence to tell the client; what was in force stays.
+    fn rotate_certificates(&self) -> Result<(), String>;
 }
 
 /// The log, for `getLog`, `logRotate` and `setParameter`.
@@ -129,6 +136,12 @@ impl TransportFigures for Detached {
     }
     fn network(&self) -> Document {
         Document::new()
+    }
+    fn transport_security(&self) -> Document {
+        Document::new()
+    }
+    fn rotate_certificates(&self) -> Result<(), String> {
+        Err("no transport".to_owned())
     }
 }
 

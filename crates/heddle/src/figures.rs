@@ -2,6 +2,7 @@
 
 use dispatch::host::TransportFigures;
 use document::{Document, Value, doc};
+use replication::network::MemberTls;
 use std::sync::{Arc, OnceLock};
 use transport::{CompressionStatistics, ExecutorStatistics, Figure};
 
@@ -9,12 +10,18 @@ use transport::{CompressionStatistics, ExecutorStatistics, Figure};
 #[derive(Clone, Default)]
 pub(crate) struct Figures {
     transport: Arc<OnceLock<Arc<transport::Server>>>,
+    member_tls: Arc<OnceLock<Option<MemberTls>>>,
 }
 
 impl Figures {
     /// The transport listens now.
     pub(crate) fn set(&self, server: Arc<transport::Server>) {
         assert!(self.transport.set(server).is_ok(), "the transport listens once");
+    }
+
+    /// How the server speaks TLS to other members.
+    pub(crate) fn set_member_tls(&self, tls: Option<MemberTls>) {
+        assert!(self.member_tls.set(tls).is_ok(), "a server is a member once");
     }
 
     fn statistics(&self) -> transport::TransportStatistics {
@@ -43,6 +50,29 @@ impl TransportFigures for Figures {
                 "sendTimedOut": (figures.send_timed_out as i64), "unserved": (figures.unserved as i64),
             },
         }
+    }
+
+    fn transport_security(&self) -> Document {
+        let tls = self.statistics().tls;
+        doc! {
+            "1.0": 0_i64, "1.1": 0_i64, "1.2": (tls.tls_1_2 as i64), "1.3": (tls.tls_1_3 as i64),
+            "unknown": 0_i64, "failed": (tls.failed as i64), "refusedInClear": (tls.refused as i64),
+        }
+    }
+
+    fn rotate_certificates(&self) -> Result<(), String> {
+        let server = self.transport.get().ok_or("the server does not listen yet")?;
+        let tls = server.tls().ok_or("TLS is not enabled")?;
+        let members = self.member_tls.get().and_then(Option::as_ref);
+        let member_config = match members {
+            Some(_) => tls.member_config().map_err(|error| error.to_string())?,
+            None => None,
+        };
+        tls.reload().map_err(|error| error.to_string())?;
+        if let (Some(members), Some(config)) = (members, member_config) {
+            members.change(config);
+        }
+        Ok(())
     }
 
     fn network(&self) -> Document {

@@ -2,10 +2,14 @@
 
 use crate::descriptors::DescriptorBudget;
 use dispatch::parameters::{ExecutorChoice, Parameter, Parameters, Setting};
+use replication::network::MemberTls;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use transport::{AdaptiveOptions, OverloadTarget, PoolOptions, Server, ServerOptions, ServiceExecutor};
+use transport::{
+    AdaptiveOptions, OverloadTarget, PoolOptions, Server, ServerOptions, ServiceExecutor, Tls, TlsFiles,
+    TlsMode,
+};
 
 /// Options of the network that cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +20,18 @@ pub(crate) enum NetworkError {
     /// A thread model for an address that is not listened on.
     #[error("net.serviceExecutor names '{listener}', which is none of the addresses of net.bindIp: {known}")]
     UnknownListener { listener: String, known: String },
+    /// A mode of TLS without what it needs.
+    #[error("need tlsCertificateKeyFile (net.tls.certificateKeyFile) when TLS is enabled")]
+    NoCertificate,
+    /// Files that are of no use without a mode.
+    #[error("net.tls.{file} is given, but net.tls.mode is disabled")]
+    TlsDisabled { file: &'static str },
+    /// Revoked certificates of no authority.
+    #[error("net.tls.CRLFile needs net.tls.CAFile")]
+    NoAuthorities,
+    /// What is in the files.
+    #[error(transparent)]
+    Tls(#[from] transport::TlsError),
 }
 
 const ADAPTIVE: [Parameter; 8] = [
@@ -167,8 +183,57 @@ pub(crate) fn server_options(
         send_timeout: numbers.millis(Parameter::SendTimeout),
         unread_replies_max: numbers.unread_replies_max(),
         large_requests_max: (resources.memory / 8).max(LARGEST_MESSAGE),
+        tls: tls(parameters)?.map(Arc::new),
         ..ServerOptions::default()
     })
+}
+
+/// How TLS is spoken; `None`: not at all.
+fn tls(parameters: &Parameters) -> Result<Option<Tls>, NetworkError> {
+    let file =
+        |parameter| Some(parameters.text(parameter)).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let certificate_key = file(Parameter::TlsCertificateKeyFile);
+    let mode = match parameters.text(Parameter::TlsMode).as_str() {
+        "allowTLS" => TlsMode::Allow,
+        "preferTLS" => TlsMode::Prefer,
+        "requireTLS" => TlsMode::Require,
+        _ => {
+            return match certificate_key {
+                Some(_) => Err(NetworkError::TlsDisabled { file: "certificateKeyFile" }),
+                None => Ok(None),
+            };
+        }
+    };
+    let disabled = names(&parameters.text(Parameter::TlsDisabledProtocols));
+    let is_on = |version: &str| !disabled.iter().any(|name| name == version);
+    let files = TlsFiles {
+        certificate_key: certificate_key.ok_or(NetworkError::NoCertificate)?,
+        authorities: file(Parameter::TlsCaFile),
+        revoked: file(Parameter::TlsCrlFile),
+        without_certificates: parameters.is_on(Parameter::TlsAllowWithoutCertificates),
+        tls_1_2: is_on("TLS1_2"),
+        tls_1_3: is_on("TLS1_3"),
+    };
+    if files.revoked.is_some() && files.authorities.is_none() {
+        return Err(NetworkError::NoAuthorities);
+    }
+    Ok(Some(Tls::open(mode, files)?))
+}
+
+/// How TLS is spoken to the other members of a set; `None`: not at all, or there is no set.
+///
+/// # Errors
+/// What is in the files.
+pub(crate) fn member_tls(
+    parameters: &Parameters,
+    tls: Option<&Tls>,
+) -> Result<Option<MemberTls>, transport::TlsError> {
+    match tls {
+        Some(tls) if !parameters.text(Parameter::ReplSetName).is_empty() => {
+            Ok(tls.member_config()?.map(MemberTls::new))
+        }
+        _ => Ok(None),
+    }
 }
 
 fn names(text: &str) -> Vec<String> {

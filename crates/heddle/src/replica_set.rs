@@ -5,7 +5,7 @@ use commands::ServiceContext;
 use dispatch::command::host_info;
 use dispatch::failpoints::FailPoint;
 use dispatch::parameters::{Parameter, Parameters, Setting};
-use replication::network::{NetworkOptions, TcpPeers};
+use replication::network::{MemberTls, NetworkOptions, TcpPeers};
 use replication::set::{ReplicaSet, SetOptions, Topology};
 use replication::{LocalState, LogOptions};
 use rustix::fs::statvfs;
@@ -53,6 +53,7 @@ pub(crate) fn start(
     memory: u64,
     catalog: &Arc<Catalog>,
     has_copied: bool,
+    tls: Option<MemberTls>,
 ) -> Result<Option<RunningMember>, Box<dyn Error>> {
     let given = parameters.text(Parameter::ReplSetName);
     let stored = LocalState::new(catalog.store().clone()).identity()?.map(|identity| identity.set_name);
@@ -77,7 +78,8 @@ pub(crate) fn start(
     options.has_copied = has_copied;
     options.data = catalog.store().path().map(Path::to_owned);
     let options = options.within_memory(memory);
-    let peers = Arc::new(TcpPeers::start(NetworkOptions::default().within_memory(memory))?);
+    let peers =
+        Arc::new(TcpPeers::start(NetworkOptions { tls, ..NetworkOptions::default() }.within_memory(memory))?);
     let set = ReplicaSet::start(options, Arc::clone(catalog), Arc::<TcpPeers>::clone(&peers))?;
     set.set_replaces_data(parameters.is_on(Parameter::AutomaticInitialSync));
     let watched = set.clone();

@@ -173,14 +173,17 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         open_store(parameters, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
     let catalog =
         Catalog::open(store.clone()).map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
-    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied)
+    let member_tls = network::member_tls(parameters, network_options.tls.as_deref())
+        .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
+    let figures = Figures::default();
+    figures.set_member_tls(member_tls.clone());
+    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, member_tls)
         .map_err(StartFailure::with(EXIT_OPTIONS))?;
     let node = DataNode::new(catalog, parameters);
     let node = match &member {
         Some(member) => node.member_of(member.set.clone()),
         None => node,
     };
-    let figures = Figures::default();
     let host = Host {
         transport: Box::new(figures.clone()),
         log: Box::new(LogHandle(Arc::clone(log))),

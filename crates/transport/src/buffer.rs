@@ -82,6 +82,11 @@ impl ReceiveBuffer {
         self.bytes.get(self.start..self.end).expect("what was received lies within the buffer")
     }
 
+    /// The same, to be changed in place.
+    pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.start..self.end).expect("what was received lies within the buffer")
+    }
+
     /// Where the stream writes next; never empty after [`ReceiveBuffer::prepare`].
     #[inline]
     pub(crate) fn unfilled_mut(&mut self) -> &mut [u8] {
@@ -94,6 +99,22 @@ impl ReceiveBuffer {
         let room = self.bytes.len() - self.end;
         assert!(count <= room, "a stream says that it wrote {count} bytes into {room}");
         self.end += count;
+    }
+
+    /// Appends bytes of what is wanted, which a stream had to open first.
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        let total = self.filled().len() + bytes.len();
+        self.wanted = self.wanted.max(total);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            self.prepare();
+            let room = self.unfilled_mut();
+            let (now, later) = rest.split_at(room.len().min(rest.len()));
+            let (target, _) = room.split_at_mut(now.len());
+            target.copy_from_slice(now);
+            self.advance(now.len());
+            rest = later;
+        }
     }
 
     /// Appends received bytes. What comes into an empty buffer gets no more memory than it needs: it waits to

@@ -10,6 +10,7 @@ use crate::reactor::Reactor;
 use crate::registry::{RegisteredSession, Shared};
 use crate::statistics::{ExecutorStatistics, Figure};
 use crate::synchronous::Synchronous;
+use crate::tls::SecuredStream;
 use crate::{ByteStream, Ending, ReceiveBuffer, Service, ServiceExecutor, Session, serve};
 use parking_lot::Mutex;
 use socket2::Socket;
@@ -57,6 +58,7 @@ pub(crate) async fn drive<S: ByteStream, H: Service>(
     service: Arc<H>,
     input: ReceiveBuffer,
 ) -> Option<ReceiveBuffer> {
+    let stream = SecuredStream::new(stream, Arc::clone(session));
     match serve(Arc::clone(session), stream, service, input).await {
         Ok(Ending::Moves(input)) => return Some(input),
         Ok(Ending::Closed(closed)) => {

@@ -26,7 +26,7 @@
 //!   further.
 //!
 //! # Not here
-//! No commands, no authentication, no sessions in the database's sense: the service has those. No TLS yet.
+//! No commands, no authentication, no sessions in the database's sense: the service has those.
 
 mod adaptive;
 mod buffer;
@@ -63,6 +63,7 @@ mod synchronous;
 mod task;
 mod thread_state;
 mod timing;
+mod tls;
 mod unread;
 mod vital;
 
@@ -91,3 +92,4 @@ pub use statistics::{
 };
 pub(crate) use stream::{BlockingStream, ByteStream};
 pub use timing::RequestTimes;
+pub use tls::{Tls, TlsError, TlsFacts, TlsFiles, TlsMode, TlsStatistics};

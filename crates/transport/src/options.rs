@@ -2,8 +2,9 @@
 
 use crate::descriptors::{default_max_connections, descriptor_limit};
 use crate::pool::STACK_BYTES;
-use crate::{AdaptiveOptions, OverloadTarget, PoolOptions};
+use crate::{AdaptiveOptions, OverloadTarget, PoolOptions, Tls};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::{Compressor, MAX_MESSAGE_SIZE};
 
@@ -120,6 +121,8 @@ pub struct ServerOptions {
     /// A further port whose connections stay on the diagnostic lane whatever they ask; `None`: no such port.
     /// 0 lets the kernel choose. `net.priorityPort`.
     pub priority_port: Option<u16>,
+    /// How TLS is spoken; `None`: not at all. `net.tls`.
+    pub tls: Option<Arc<Tls>>,
 }
 
 impl ServerOptions {
@@ -165,6 +168,7 @@ impl Default for ServerOptions {
             lane_pool: PoolOptions { min_threads: 0, max_threads: 4, idle: Duration::from_secs(10) },
             priority_lane: true,
             priority_port: None,
+            tls: None,
         }
     }
 }

@@ -300,6 +300,7 @@ impl Shared {
                 on_lane,
             },
             network,
+            tls: self.options.tls.as_ref().map(|tls| tls.statistics()).unwrap_or_default(),
             executors: Vec::new(),
             lane: Vec::new(),
             admission: Vec::new(),

@@ -11,7 +11,7 @@ use crate::sweeper::Bounds;
 use crate::vital;
 use crate::{
     AdaptiveOptions, AdaptiveOptionsError, Endpoint, OverloadTarget, PoolOptions, ReceiveBuffer,
-    ServerOptions, Service, ServiceExecutor, Session, StartError, TransportStatistics,
+    ServerOptions, Service, ServiceExecutor, Session, StartError, Tls, TransportStatistics,
 };
 use parking_lot::Mutex;
 use socket2::Socket;
@@ -127,6 +127,12 @@ impl Server {
     /// Changes the admission under overload; it begins anew.
     pub fn set_overload(&self, target: OverloadTarget) {
         self.shared.set_overload(target);
+    }
+
+    /// How TLS is spoken; `None`: not at all.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Tls> {
+        self.shared.options.tls.as_deref()
     }
 
     /// Has threads that have had nothing to do since the last call give back memory that they keep for what

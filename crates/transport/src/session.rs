@@ -4,8 +4,10 @@ use crate::placement::{Placement, PlacementCell};
 use crate::registry::Shared;
 use crate::statistics::SessionCounters;
 use crate::sweeper::Stallable;
+use crate::tls::{Secured, TlsFacts};
 use crate::unread::RESERVED;
 use crate::{Endpoint, ServiceExecutor};
+use parking_lot::Mutex;
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -58,6 +60,10 @@ pub struct Session {
     pub(crate) counters: SessionCounters,
     pub(crate) shared: Arc<Shared>,
     extension: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What the handshake of TLS has shown.
+    tls: OnceLock<Box<TlsFacts>>,
+    /// What it speaks, while no stream serves it. A leaf in the order of locks.
+    secured: Mutex<Option<Secured>>,
     /// What its reply counts with among those in memory.
     reply_bytes: AtomicU64,
     /// What its request counts with among the large ones in memory.
@@ -140,6 +146,8 @@ impl Session {
             ending: AtomicBool::new(false),
             next_message_id: AtomicU32::new(0),
             extension: OnceLock::new(),
+            tls: OnceLock::new(),
+            secured: Mutex::new(None),
             counters: SessionCounters::default(),
             shared,
         }
@@ -173,6 +181,25 @@ impl Session {
     #[must_use]
     pub fn is_on_lane(&self) -> bool {
         self.lane.load(Ordering::Relaxed) != Lane::Off as u8
+    }
+
+    /// What the handshake of TLS has shown; `None`: the session is in clear, or it is not over.
+    #[must_use]
+    pub fn tls(&self) -> Option<&TlsFacts> {
+        self.tls.get().map(Box::as_ref)
+    }
+
+    pub(crate) fn note_tls(&self, facts: TlsFacts) {
+        assert!(self.tls.set(Box::new(facts)).is_ok(), "a session has one handshake");
+    }
+
+    /// What the session speaks, for the stream that serves it from now on; `None`: none has served it.
+    pub(crate) fn take_secured(&self) -> Option<Secured> {
+        self.secured.lock().take()
+    }
+
+    pub(crate) fn keep_secured(&self, secured: Secured) {
+        *self.secured.lock() = Some(secured);
     }
 
     pub(crate) fn set_executor(&self, executor: ServiceExecutor) {

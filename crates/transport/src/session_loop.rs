@@ -65,7 +65,10 @@ pub(crate) async fn serve<S: ByteStream, H: Service>(
         answered: None,
     };
     let ending = session_loop.run().await;
-    let finished = session_loop.stream.finish().await;
+    let finished = match &ending {
+        Ok(Ending::Moves(_)) => session_loop.stream.finish().await,
+        Ok(Ending::Closed(_)) | Err(_) => session_loop.stream.close().await,
+    };
     match (ending, finished) {
         (Ok(_), Err(error)) if !session.is_ending() => Err(send_failed(&session, error)),
         (ending, _) => ending,

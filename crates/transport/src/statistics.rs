@@ -3,6 +3,7 @@
 //! Hot counters live in the session that they describe: its loop is their only writer, so that counting needs
 //! neither locked instructions nor shared cache lines. Readers add them up.
 
+use crate::TlsStatistics;
 use std::sync::atomic::{AtomicU64, Ordering};
 use wire::Compressor;
 
@@ -158,6 +159,8 @@ pub struct TransportStatistics {
     pub large_requests: Vec<(&'static str, Figure)>,
     /// `network.compression`, one entry for each compressor allowed.
     pub compression: Vec<CompressionStatistics>,
+    /// Handshakes of TLS.
+    pub tls: TlsStatistics,
 }
 
 /// Threads of one model that statistics tell apart.

@@ -32,6 +32,11 @@ pub(crate) trait ByteStream: Send + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// The same where the connection ends with the stream.
+    fn close(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        self.finish()
+    }
+
     /// When the bytes of the last receive were known to be there; `None`: when it returned.
     fn ready_at(&self) -> Option<Instant> {
         None

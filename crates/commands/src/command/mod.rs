@@ -220,6 +220,7 @@ mod tests {
             | "replSetStepDown"
             | "replSetStepUp"
             | "replSetSyncFrom"
+            | "rotateCertificates"
             | "saslContinue"
             | "saslStart"
             | "serverStatus"

@@ -98,6 +98,7 @@ const SECTIONS: &[Section] = &[
     ("storageEngine", engine::storage_engine),
     ("tcmalloc", engine::allocator),
     ("transactions", transactions),
+    ("transportSecurity", |server| server.host.transport.transport_security()),
     ("wiredTiger", engine::wired_tiger),
     ("mem", memory),
     ("metrics", metrics),

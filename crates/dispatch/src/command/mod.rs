@@ -33,6 +33,7 @@ mod kill_op;
 mod list_commands;
 mod log_rotate;
 mod ping;
+mod rotate_certificates;
 mod sessions;
 mod set_parameter;
 mod shutdown;
@@ -245,6 +246,7 @@ impl<N: Node> CommandTable<N> {
         sessions::kill(),
         list_commands::command(),
         log_rotate::command(),
+        rotate_certificates::command(),
         ping::command(),
         sessions::refresh(),
         set_parameter::command(),

@@ -107,6 +107,16 @@ fn check_hours(text: &str) -> Result<(), String> {
     }
 }
 
+/// Versions of TLS as MongoDB names them.
+fn check_protocols(text: &str) -> Result<(), String> {
+    const KNOWN: [&str; 5] = ["TLS1_0", "TLS1_1", "TLS1_2", "TLS1_3", "none"];
+    let mut names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    match names.find(|name| !KNOWN.contains(name)) {
+        Some(unknown) => Err(format!("Unrecognized disabledProtocols '{unknown}'")),
+        None => Ok(()),
+    }
+}
+
 const MIB: i64 = 1 << 20;
 /// A day: longer times are slips of the keyboard.
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -136,6 +146,27 @@ parameters! {
         pool of threads; `reactor` an event loop per core and a pool for what takes long; `coroutine` the \
         same over one ring per core; `auto` is `coroutine`. Pairs set it for single listeners, named as in \
         net.bindIp (a Unix socket by its path); one name without an address is for all others.";
+    TlsAllowWithoutCertificates "net.tls.allowConnectionsWithoutCertificates" off(), "",
+            start("tlsAllowConnectionsWithoutCertificates" "net.tls.allowConnectionsWithoutCertificates"),
+        "Clients need no certificate although net.tls.CAFile is given; one that they send is looked at.";
+    TlsCaFile "net.tls.CAFile" text(""), "", start("tlsCAFile" "net.tls.CAFile"),
+        "Authorities, in PEM: a client must have a certificate of one of them. Empty: clients are asked for \
+        none.";
+    TlsCrlFile "net.tls.CRLFile" text(""), "", start("tlsCRLFile" "net.tls.CRLFile"),
+        "Revoked certificates of clients, in PEM; empty for none.";
+    TlsCertificateKeyFile "net.tls.certificateKeyFile" text(""), "",
+            start("tlsCertificateKeyFile" "net.tls.certificateKeyFile"),
+        "The server's certificate, those between it and its authority, and its private key (not encrypted), in \
+        PEM. rotateCertificates reads all files anew.";
+    TlsDisabledProtocols "net.tls.disabledProtocols" Kind::Form { default: "",
+        form: "TLS1_0, TLS1_1, TLS1_2, TLS1_3, none, separated by commas", check: check_protocols }, "",
+            start("tlsDisabledProtocols" "net.tls.disabledProtocols"),
+        "Versions of TLS that are not spoken; TLS1_0 and TLS1_1 never are.";
+    TlsMode "net.tls.mode" Kind::Choice { default: "disabled",
+        allowed: &["disabled", "allowTLS", "preferTLS", "requireTLS"] }, "",
+            start("tlsMode" "net.tls.mode"),
+        "Whether clients may (`allowTLS`, `preferTLS`) or must (`requireTLS`) speak TLS. A connection's first \
+        bytes tell whether it does; on Unix sockets nobody does.";
     UnixSocketEnabled "net.unixDomainSocket.enabled" on(), "", start("" "net.unixDomainSocket.enabled"),
         "Listens on a Unix socket as well; the flag `--nounixsocket` turns it off.";
     UnixSocketPermissions "net.unixDomainSocket.filePermissions" integer(0o700, 0, 0o777), "file mode",

@@ -81,7 +81,7 @@ impl Asker {
                 &self.host,
                 question.deadline,
                 question.deadline,
-                options.untaken_limit,
+                options,
                 &self.held,
                 Purpose::Questions,
             )?,

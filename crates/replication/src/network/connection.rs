@@ -1,6 +1,7 @@
 //! One connection to another member.
 
-use super::left_until;
+use super::secure::MemberStream;
+use super::{NetworkOptions, left_until};
 use crate::peers::PeerError;
 use document::{DocumentBuf, RawDocument, doc};
 use parking_lot::Mutex;
@@ -8,7 +9,7 @@ use socket2::SockRef;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::{CommandMessage, HEADER_LENGTH, MAX_MESSAGE_SIZE, MessageHeader, MessageRef, parse_reply};
 
 /// Where a host listens that names no port.
@@ -62,7 +63,7 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub(super) struct Connection {
     host: String,
-    socket: TcpStream,
+    stream: MemberStream,
     last_request: i32,
 }
 
@@ -73,10 +74,11 @@ impl Connection {
         host: &str,
         connected: Instant,
         greeted: Instant,
-        untaken_limit: Duration,
+        options: &NetworkOptions,
         held: &Held,
         purpose: Purpose,
     ) -> Result<Self, PeerError> {
+        let untaken_limit = options.untaken_limit;
         let unreachable = |error: io::Error| failure(host, &error);
         let socket = connect(host, connected).map_err(unreachable)?;
         let prepare = || -> io::Result<TcpStream> {
@@ -86,7 +88,11 @@ impl Connection {
             socket.try_clone()
         };
         held.hold(prepare().map_err(unreachable)?)?;
-        let mut connection = Connection { host: host.to_owned(), socket, last_request: 0 };
+        let stream = match &options.tls {
+            None => MemberStream::Clear(socket),
+            Some(tls) => MemberStream::secure(socket, tls, host, greeted).map_err(unreachable)?,
+        };
+        let mut connection = Connection { host: host.to_owned(), stream, last_request: 0 };
         connection.exchange(greeting(purpose).as_raw(), greeted)?;
         Ok(connection)
     }
@@ -110,13 +116,13 @@ impl Connection {
 
     /// Sends bytes. What a member does not take within the limit ends the connection.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
-        (&self.socket).write_all(bytes).map_err(|error| failure(&self.host, &error))
+        self.stream.write_all(bytes).map_err(|error| failure(&self.host, &error))
     }
 
     /// Whether the other side has ended the connection, or says something that nobody has asked.
     pub(super) fn is_over(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
-        let received = SockRef::from(&self.socket).recv_with_flags(&mut byte, libc::MSG_DONTWAIT);
+        let received = SockRef::from(self.stream.socket()).recv_with_flags(&mut byte, libc::MSG_DONTWAIT);
         !matches!(received, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
@@ -145,7 +151,8 @@ impl Connection {
             let begin = message.len();
             message.resize(length.min(begin + PIECE), 0);
             let (_, piece) = message.split_at_mut(begin);
-            let received = self.socket.set_read_timeout(Some(left)).and_then(|()| self.socket.read(piece));
+            let limited = self.stream.socket().set_read_timeout(Some(left));
+            let received = limited.and_then(|()| self.stream.read(piece));
             let count = match received {
                 Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),

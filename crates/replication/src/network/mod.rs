@@ -13,6 +13,7 @@ mod answer;
 mod asker;
 mod connection;
 mod limits;
+mod secure;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use document::DocumentBuf;
 use hashbrown::HashMap;
 use limits::TimeLimits;
 use parking_lot::{Condvar, Mutex};
+pub use secure::MemberTls;
 use sender::Sender;
 use std::io;
 use std::sync::Arc;
@@ -50,6 +52,8 @@ pub struct NetworkOptions {
     pub outbox_bytes_max: usize,
     /// Questions that wait for one member.
     pub questions_max: usize,
+    /// How TLS is spoken to the other members; `None`: not at all.
+    pub tls: Option<MemberTls>,
 }
 
 impl Default for NetworkOptions {
@@ -63,6 +67,7 @@ impl Default for NetworkOptions {
             idle_limit: Duration::from_secs(60),
             outbox_bytes_max: 64 << 20,
             questions_max: 100,
+            tls: None,
         }
     }
 }

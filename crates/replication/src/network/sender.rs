@@ -109,8 +109,8 @@ impl Sender {
             Some(current) if !current.is_over() => current,
             _ => {
                 let connected = ambient::now() + options.connect_limit;
-                let (greeted, untaken) = (connected + options.greeting_limit, options.untaken_limit);
-                Connection::open(&self.host, connected, greeted, untaken, &self.held, Purpose::Envelopes)?
+                let greeted = connected + options.greeting_limit;
+                Connection::open(&self.host, connected, greeted, options, &self.held, Purpose::Envelopes)?
             }
         };
         connection.insert(current).write(batch)
