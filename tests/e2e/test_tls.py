@@ -5,6 +5,7 @@ import ssl
 import struct
 import subprocess
 import time
+import urllib.parse
 
 import bson
 import pymongo
@@ -114,7 +115,7 @@ def test_who_may_speak_in_clear(start_server, authority, certificate, tmp_path):
         with pymongo.MongoClient("127.0.0.1", server.port, serverSelectionTimeoutMS=1000) as clear:
             with pytest.raises(pymongo.errors.ServerSelectionTimeoutError):
                 clear.admin.command("ping")
-        with pymongo.MongoClient(str(path), serverSelectionTimeoutMS=5000) as local:
+        with pymongo.MongoClient(f"mongodb://{urllib.parse.quote_plus(str(path))}/", serverSelectionTimeoutMS=5000) as local:
             assert local.admin.command("ping")["ok"] == 1, "TLS is not for Unix sockets"
         assert sealed.admin.command("serverStatus")["transportSecurity"]["refusedInClear"] >= 1
     assert "configured to only allow SSL connections" in server.log.read_text()
@@ -139,7 +140,7 @@ def test_versions(start_server, authority, certificate, disabled, version):
 
 def test_certificates_of_clients(start_server, authority, certificate, tmp_path):
     mine = authority.issue("client")
-    stranger = Authority(tmp_path, "stranger").issue("stranger")
+    stranger = Authority(tmp_path, "strangers").issue("stranger")
     known = trusting(authority, tlsCertificateKeyFile=str(mine))
     server = secured(start_server, "requireTLS", certificate, "--tlsCAFile", str(authority.certificate), **known)
     connect(server, **known).close()
@@ -158,7 +159,9 @@ def test_revoked_certificates_and_rotation(start_server, tmp_path):
     authority = Authority(tmp_path)
     (tmp_path / "index.txt").touch()
     (tmp_path / "ca.cnf").write_text(
-        "[ca]\ndefault_ca=a\n[a]\ndatabase=index.txt\ndefault_md=sha256\ndefault_crl_days=2\n")
+        "[ca]\ndefault_ca=a\n[a]\ndatabase=index.txt\ndefault_md=sha256\ndefault_crl_days=2\ncrlnumber=crlnumber\n"
+        "crl_extensions=e\n[e]\nauthorityKeyIdentifier=keyid:always\n")
+    (tmp_path / "crlnumber").write_text("01\n")
 
     def revocations():
         openssl("ca", "-config", "ca.cnf", "-gencrl", "-keyfile", "authority.key", "-cert", "authority.pem",
@@ -293,7 +296,8 @@ def test_a_waiting_connection_takes_little_memory(start_server, authority, certi
     each = (resident() - before) / 500
     for one in sealed:
         one.close()
-    assert each <= 12 * 1024 + 8 * 1024, f"{each:.0f} bytes for each connection that waits"
+    print(f"{each:.0f} bytes for each connection that waits")
+    assert each <= 12 * 1024, f"{each:.0f} bytes for each connection that waits"
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -320,6 +320,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_opened_is_appended_without_moving_it_each_time() {
+        let data: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+        let mut buffer = ReceiveBuffer::new();
+        let mut capacities = Vec::new();
+        for piece in data.chunks(16_000) {
+            buffer.want(data.len());
+            buffer.extend(piece);
+            capacities.push(buffer.capacity());
+        }
+        assert_eq!(buffer.filled(), data);
+        capacities.dedup();
+        assert!(capacities.len() <= 4, "the buffer grew {} times", capacities.len());
+        assert!(buffer.capacity() <= 2 * data.len(), "it takes {} bytes", buffer.capacity());
+    }
+
+    #[test]
     fn a_header_alone_reserves_little() {
         let mut buffer = ReceiveBuffer::new();
         buffer.append(&[0; 16]);

@@ -241,8 +241,11 @@ fn config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
             if files.without_certificates {
                 verifier = verifier.allow_unauthenticated();
             }
-            builder
-                .with_client_cert_verifier(verifier.build().map_err(|error| unusable(authorities, &error))?)
+            builder.with_client_cert_verifier(
+                verifier
+                    .build()
+                    .map_err(|error| unusable(files.revoked.as_ref().unwrap_or(authorities), &error))?,
+            )
         }
     };
     let chain = certificates("a certificate", path)?;

@@ -190,3 +190,25 @@ impl<S> Drop for SecuredStream<S> {
         self.session.keep_secured(std::mem::replace(&mut self.secured, Secured::Clear));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{MessageHeader, OpCode};
+
+    #[test]
+    fn messages_are_no_greetings() {
+        let greeting = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 7, 7];
+        assert!(is_tls(&greeting), "a greeting in one record");
+        assert!(!is_tls(&greeting[..TELLING - 1]), "it is told by all of these bytes");
+        for length in 0x16..0x20_000 {
+            let header = MessageHeader {
+                length,
+                request_id: i32::from_le_bytes([2, 1, 0, 1]),
+                response_to: 0,
+                opcode: OpCode::Msg,
+            };
+            assert!(!is_tls(&header.to_bytes()), "a request of {length} bytes is taken for TLS");
+        }
+    }
+}
