@@ -331,7 +331,7 @@ mod tests {
         }
         assert_eq!(buffer.filled(), data);
         capacities.dedup();
-        assert!(capacities.len() <= 4, "the buffer grew {} times", capacities.len());
+        assert!(capacities.len() <= 6, "the buffer grew to {capacities:?}");
         assert!(buffer.capacity() <= 2 * data.len(), "it takes {} bytes", buffer.capacity());
     }
 
