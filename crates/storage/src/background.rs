@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::budget::govern::BudgetGovernor;
 use crate::engine::Pressure;
-use crate::gate::assess;
 use crate::gate::queue::Admission;
+use crate::gate::{GateLimits, assess};
 use crate::reclaim;
 use crate::space::SpaceState;
 use crate::store::StoreInner;
@@ -117,11 +118,13 @@ impl Signal {
         state.journal_rests && state.governor_rests
     }
 
-    /// Rests on `condvar` until something is written, unless `work` says there is something to do already.
+    /// Rests on `condvar` until something is written or the time has come, unless `work` says there is
+    /// something to do already.
     fn rest(
         &self,
         condvar: &Condvar,
-        rests: impl Fn(&mut SignalState) -> &mut bool,
+        until: Option<Instant>,
+        rests: fn(&mut SignalState) -> &mut bool,
         work: impl FnOnce() -> bool,
     ) -> Next {
         let mut state = self.state.lock();
@@ -132,7 +135,11 @@ impl Signal {
         let works = work();
         let mut state = self.state.lock();
         while !works && *rests(&mut state) && !state.stop {
-            condvar.wait(&mut state);
+            match until {
+                None => condvar.wait(&mut state),
+                Some(until) if ambient::now() < until => drop(condvar.wait_until(&mut state, until)),
+                Some(_) => break,
+            }
         }
         *rests(&mut state) = false;
         next(&state)
@@ -194,7 +201,7 @@ fn keep_journal(store: &StoreInner) {
     let mut last = ambient::now();
     loop {
         if !behind() {
-            if signal.rest(&signal.journal, |state| &mut state.journal_rests, behind) == Next::Stop {
+            if signal.rest(&signal.journal, None, |state| &mut state.journal_rests, behind) == Next::Stop {
                 return;
             }
             last = ambient::now();
@@ -212,8 +219,12 @@ fn govern(store: &StoreInner) {
     let mut governor = Governor::new();
     loop {
         let seen = governor.seen;
-        let busy = || Some(store.applied()) != seen || !is_calm(store);
-        if !busy() && signal.rest(&signal.governor, |state| &mut state.governor_rests, busy) == Next::Stop {
+        let budget = &governor.budget;
+        let busy = || Some(store.applied()) != seen || !is_calm(store) || !budget.is_at_rest(store);
+        let until = budget.next_seal(store);
+        if !busy()
+            && signal.rest(&signal.governor, until, |state| &mut state.governor_rests, busy) == Next::Stop
+        {
             return;
         }
         let only_space = Some(store.applied()) == seen && gate_is_calm(store);
@@ -230,11 +241,13 @@ struct Governor {
     /// What was applied at the last tick.
     seen: Option<u64>,
     flushed: Flushed,
+    budget: BudgetGovernor,
 }
 
 impl Governor {
     fn new() -> Governor {
-        Governor { last: ambient::now(), seen: None, flushed: Flushed::default() }
+        let now = ambient::now();
+        Governor { last: now, seen: None, flushed: Flushed::default(), budget: BudgetGovernor::new(now) }
     }
 
     fn tick(&mut self, store: &StoreInner) {
@@ -243,7 +256,8 @@ impl Governor {
         self.last = ambient::now();
         let pressure = store.engine.pressure();
         watch_space(store, &pressure, &mut self.flushed);
-        set_gate(store, &pressure, elapsed);
+        let limits = self.budget.tick(store, &pressure, self.last);
+        set_gate(store, &pressure, &limits, elapsed);
     }
 }
 
@@ -320,14 +334,14 @@ fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
     }
 }
 
-fn set_gate(store: &StoreInner, pressure: &Pressure, elapsed: Duration) {
+fn set_gate(store: &StoreInner, pressure: &Pressure, limits: &GateLimits, elapsed: Duration) {
     if store.breakdown().is_some() {
         // Whoever waits hears of it.
         store.gate.set(Admission::Open, elapsed);
         store.group.resume(store);
         return;
     }
-    let admission = assess(pressure, &store.gate_limits);
+    let admission = assess(pressure, limits);
     if store.gate.is_open() && admission != Admission::Open {
         tracing::warn!(?pressure, ?admission, "commits are slowed while flush and compaction catch up");
     } else if !store.gate.is_open() && admission == Admission::Open {
