@@ -22,6 +22,8 @@ use crate::store::StoreInner;
 
 /// How often the gate is set while writes come in or the gate is not open.
 const GOVERNOR_TICK: Duration = Duration::from_millis(10);
+/// So soon after a look comes the next one when a group was sent back.
+const HASTENED_TICK: Duration = Duration::from_millis(1);
 /// How often the disk is looked at while it has little room and nothing is written.
 const SPACE_TICK: Duration = Duration::from_millis(250);
 /// Memtables are flushed this often while the disk has little room and something is written.
@@ -45,6 +47,7 @@ struct SignalState {
     sync_requested: bool,
     journal_rests: bool,
     governor_rests: bool,
+    hastened: bool,
 }
 
 /// What a thread does after it has slept.
@@ -90,6 +93,12 @@ impl Signal {
         state.sync_requested = true;
         state.journal_rests = false;
         self.journal.notify_one();
+    }
+
+    /// A group was sent back, and nothing is written until the governor has looked: it looks soon.
+    pub(crate) fn hasten(&self) {
+        self.state.lock().hastened = true;
+        self.governor.notify_all();
     }
 
     /// Something was written, or the engine has sent a group back: the threads have work.
@@ -159,10 +168,16 @@ impl Signal {
     }
 
     fn wait_tick(&self, tick: Duration) -> Next {
-        let deadline = ambient::now() + tick;
+        let began = ambient::now();
         let mut state = self.state.lock();
-        while !state.stop && !self.governor.wait_until(&mut state, deadline).timed_out() {}
-        next(&state)
+        loop {
+            let pause = if state.hastened { tick.min(HASTENED_TICK) } else { tick };
+            if state.stop || ambient::now() >= began + pause {
+                state.hastened = false;
+                return next(&state);
+            }
+            self.governor.wait_until(&mut state, began + pause);
+        }
     }
 }
 

@@ -109,6 +109,11 @@ impl JournalTail {
         self.keyspaces.iter().filter_map(|tail| tail.active).map(|place| place.at).min()
     }
 
+    /// Whether a memtable that was sealed is not in a table yet.
+    pub(crate) fn awaits_flush(&self) -> bool {
+        self.keyspaces.iter().any(|tail| !tail.sealed.is_empty())
+    }
+
     /// The keyspaces whose memtable has writes from so long ago.
     pub(crate) fn older_than(&self, age: Duration, now: Instant) -> impl Iterator<Item = Keyspace> {
         self.active_from(move |place| now.saturating_duration_since(place.at) >= age)

@@ -69,7 +69,7 @@ pub struct BudgetStatistics {
     pub engine_bytes_per_second: u64,
     /// How far these are behind: from 0 to 1, where everything is theirs.
     pub debt: f64,
-    /// What late clients leave of the budget: from a sixteenth to 1.
+    /// What late clients leave of the budget: from an eighth to 1.
     pub squeeze: f64,
     /// Why the budget is what it is.
     pub reason: BudgetReason,
@@ -83,8 +83,8 @@ pub struct BudgetStatistics {
     pub oldest_unflushed: Option<Duration>,
     /// The options in force that can change.
     pub knobs: StorageKnobs,
-    /// The same as the store was opened with.
-    pub knobs_at_start: StorageKnobs,
+    /// The same by default, where that was noted.
+    pub default_knobs: StorageKnobs,
 }
 
 /// Everything the store knows about itself.

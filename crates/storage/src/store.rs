@@ -102,9 +102,9 @@ pub(crate) struct StoreInner {
     pub(crate) budget: IoBudget,
     pub(crate) latency: Arc<ForegroundLatency>,
     pub(crate) recovery: Mutex<RecoveryFigures>,
-    /// The options in force that can change, and those that the store was opened with.
+    /// The options in force that can change, and what they are by default.
     pub(crate) knobs: Mutex<StorageKnobs>,
-    pub(crate) knobs_at_start: StorageKnobs,
+    pub(crate) default_knobs: OnceLock<StorageKnobs>,
     /// Held by who brings sizes into effect.
     pub(crate) resizing: Mutex<()>,
     pace: BackgroundPace,
@@ -242,7 +242,7 @@ impl Store {
             latency: Arc::new(ForegroundLatency::new(options.latency_target)),
             recovery: Mutex::default(),
             knobs: Mutex::new(options.knobs()),
-            knobs_at_start: options.knobs(),
+            default_knobs: OnceLock::new(),
             resizing: Mutex::default(),
             pace: BackgroundPace::default(),
             memtable_bytes: options.memtable_bytes,
@@ -712,6 +712,7 @@ impl StoreInner {
         self.counts.engine_stalls.fetch_add(1, Ordering::Relaxed);
         self.gate.set(Admission::Closed, Duration::ZERO);
         self.signal.written();
+        self.signal.hasten();
     }
 }
 

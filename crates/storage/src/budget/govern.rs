@@ -13,8 +13,6 @@ use crate::store::StoreInner;
 
 /// The journal is synced after so many bytes, if its interval has not ended by then: no sync finds a mountain.
 const SYNC_BYTES: u64 = 8 << 20;
-/// A rate within this part of the one in force is as good.
-const RATE_STEP: u64 = 16;
 /// The number of threads changes no more often: it is written to a file.
 const JOBS_FOR: Duration = Duration::from_secs(10);
 
@@ -66,10 +64,12 @@ impl BudgetGovernor {
         GateLimits { unflushed_bytes: knobs.dirty_band(), ..store.gate_limits }
     }
 
-    /// Whether nothing changes as long as nothing is written.
+    /// Whether nothing changes as long as nothing is written: nobody is behind, late or waits, and all that
+    /// was sealed is flushed.
     pub(crate) fn is_at_rest(&self, store: &StoreInner) -> bool {
         let rates = store.budget.rates();
-        self.controller.is_at_rest() && rates.debt <= 0.0 && !store.budget.is_hurried()
+        let is_even = self.controller.is_at_rest() && rates.debt <= 0.0;
+        is_even && !self.tail.awaits_flush() && !store.budget.is_hurried()
     }
 
     /// When a memtable is due that nothing more is written to.
@@ -123,8 +123,7 @@ impl BudgetGovernor {
         let most = knobs.io_budget_bytes_per_second;
         let rates = self.controller.decide(most, debt, is_hurried, lateness, now);
         store.budget.set(rates);
-        let is_near = rates.engine.abs_diff(self.engine_rate) <= self.engine_rate / RATE_STEP;
-        if !is_near || (rates.engine == most && self.engine_rate != most) {
+        if rates.engine != self.engine_rate {
             self.engine_rate = rates.engine;
             store.engine.set_io_rate(rates.engine);
         }

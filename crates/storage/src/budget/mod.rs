@@ -34,7 +34,7 @@ const CALM_MIN: u64 = 32 << 20;
 /// … and, however late clients are answered, this.
 const SQUEEZED_MIN: u64 = 4 << 20;
 /// The least that a squeeze leaves.
-const SQUEEZE_MIN: f64 = 1.0 / 16.0;
+const SQUEEZE_MIN: f64 = 1.0 / 8.0;
 /// What is left after each look at which too much was late; …
 const SQUEEZE_STEP: f64 = 0.7;
 /// … and what comes back at each other one: all of it within five seconds.

@@ -9,6 +9,11 @@ use crate::statistics::BudgetStatistics;
 use crate::store::{Store, StoreInner};
 
 impl Store {
+    /// Notes what the options would be by default, for statistics; once.
+    pub fn note_default_knobs(&self, knobs: StorageKnobs) {
+        let _ = self.inner.default_knobs.set(knobs);
+    }
+
     /// The options in force that can change while the store is open.
     pub fn knobs(&self) -> StorageKnobs {
         self.inner.knobs()
@@ -79,7 +84,7 @@ impl StoreInner {
             replay_bytes: recovery.journal_bytes,
             oldest_unflushed: recovery.oldest_at.map(ambient::elapsed),
             knobs: self.knobs(),
-            knobs_at_start: self.knobs_at_start,
+            default_knobs: self.default_knobs.get().copied().unwrap_or_else(|| self.knobs()),
         }
     }
 }

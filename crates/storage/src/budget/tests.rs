@@ -59,7 +59,7 @@ fn the_rate_rises_with_debt_and_falls_with_latency() {
     assert!(half > 4 * calm.0 && reason == BudgetReason::Debt, "{half}");
     assert_eq!(engine_rate(1.0, on_time, long).0, MOST);
     let late = engine_rate(0.0, Some(Lateness::TooLate), long);
-    assert_eq!(late, (4 * MIB, MOST / 16, BudgetReason::Latency), "copies get less as well");
+    assert_eq!(late, (MOST / 64, MOST / 8, BudgetReason::Latency), "copies get less as well");
     let soon = engine_rate(0.0, Some(Lateness::TooLate), Duration::from_millis(400));
     assert!(soon.0 < calm.0 / 4, "{} half a second after the first that was late", soon.0);
     let both = engine_rate(1.0, Some(Lateness::TooLate), long);
@@ -117,7 +117,7 @@ fn model(inflow: u64, amplification: u64, seconds: u64) -> (u64, u64) {
 
 #[test]
 fn however_late_clients_are_debt_does_not_grow_without_end() {
-    for (inflow, amplification) in [(1, 4), (10, 10), (50, 8), (100, 5)] {
+    for (inflow, amplification) in [(3, 4), (10, 10), (50, 8), (100, 5)] {
         let needed = inflow * MIB * amplification;
         let (soon, _) = model(inflow * MIB, amplification, 60);
         let (later, rate) = model(inflow * MIB, amplification, 600);
