@@ -192,8 +192,8 @@ mod tests {
         change(&parameters, Parameter::DirtyTrigger, 3);
         let set = |text: &str| parameters.change(Parameter::WiredTigerConfig, Setting::Text(text.to_owned()));
         // One after the other the target would be beyond the trigger.
-        let article = "eviction_dirty_target=5,eviction_dirty_trigger=25,eviction=(threads_min=3,threads_max=4),\
-            checkpoint=(wait=25,log_size=1GB)";
+        let article = "eviction_dirty_target=5,eviction_dirty_trigger=25,\
+            eviction=(threads_min=3,threads_max=4),checkpoint=(wait=25,log_size=1GB)";
         set(article).expect("the article's own");
         let knobs = store.knobs();
         assert_eq!((knobs.background_jobs_min, knobs.background_jobs_max), (3, 4));

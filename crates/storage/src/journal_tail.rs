@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  journal:   │ file 1        │ file 2     │ file 3 ─▶
-//!  keyspaces:      a━━━━━━━━━━━━━━━━━━━━━━━━━━━▶           oldest write of `a` that is not flushed: replayed from
-//!                                  b━━━━━━━━━━━▶           the start of file 1 on
+//!  keyspaces:      a━━━━━━━━━━━━━━━━━━━━━━━━━━━▶   the oldest write of `a` in no table: a start
+//!                                  b━━━━━━━━━━━▶   replays file 1 from its beginning on
 //! ```
-//! RocksDB begins a file of the log with each memtable it seals, and a start replays whole files. It tells none
-//! of this cheaply; the governor, which looks at the memtables every few milliseconds anyway, works it out, as
-//! exactly as it looks often.
+//! RocksDB begins a file of the log with each memtable it seals, and a start replays whole files. It tells
+//! none of this cheaply; the governor, which looks at the memtables every few milliseconds anyway, works it
+//! out, as exactly as it looks often.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -59,7 +59,8 @@ impl StorageKnobs {
             && target > trigger
         {
             return Err(format!(
-                "the dirty target must be lower than the dirty trigger: {target} bytes are more than {trigger}"
+                "the dirty target must be lower than the dirty trigger: {target} bytes are more than \
+                {trigger}"
             ));
         }
         if self.journal_bytes_max < MIB {

@@ -1,5 +1,5 @@
-//! How fast work beside the engine's own moves bytes: what flush and compaction leave of the I/O budget of the
-//! moment (`budget/`).
+//! How fast work beside the engine's own moves bytes: what flush and compaction leave of the I/O budget of
+//! the moment (`budget/`).
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! `serverStatus`: the figures that monitoring reads. Section names and keys are MongoDB's where it has them;
-//! what the store tells of itself is in the sections `rocksdb`, `storage` and `heddle`; `wiredTiger` and `tcmalloc` have
-//! what is the same under the names that dashboards read.
+//! what the store tells of itself is in the sections `rocksdb`, `storage` and `heddle`; `wiredTiger` and
+//! `tcmalloc` have what is the same under the names that dashboards read.
 
 use super::build_info::MONGODB_VERSION;
 use super::{Command, Run};

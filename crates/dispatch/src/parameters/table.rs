@@ -249,9 +249,10 @@ parameters! {
         "An acknowledged write without `j: true` is on the disk after this time at the latest.";
     WiredTigerConfig "wiredTigerEngineRuntimeConfig" Kind::Form { default: "",
         form: "as WiredTiger's", check: super::wired_tiger::check }, "", runtime(),
-        "Sets cacheSizeMB, dirtyTarget, dirtyTrigger, backgroundThreadsMin, backgroundThreadsMax, syncdelay and \
-        journalSizeMB together, by WiredTiger's names and in its form: cache_size, eviction_dirty_target, \
-        eviction_dirty_trigger, eviction=(threads_min,threads_max), checkpoint=(wait,log_size).";
+        "Sets cacheSizeMB, dirtyTarget, dirtyTrigger, backgroundThreadsMin, backgroundThreadsMax, syncdelay \
+        and journalSizeMB together, by WiredTiger's names and in its form: cache_size, \
+        eviction_dirty_target, eviction_dirty_trigger, eviction=(threads_min,threads_max), \
+        checkpoint=(wait,log_size).";
     AcceptApiVersion2 "acceptApiVersion2" off(), "", fixed(),
         "Accepts API version 2, which has commands that test clients.";
     AdaptiveIdleThreshold "adaptiveServiceExecutorIdlePctThreshold" integer(60, 0, 100), "%", runtime(),

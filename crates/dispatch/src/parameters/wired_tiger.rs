@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn the_knobs_of_the_article_are_understood() {
-        let article = "eviction_dirty_target=3, eviction_dirty_trigger=25,eviction=(threads_min=8,threads_max=12),\
-            checkpoint=(wait=25,log_size=1GB),cache_size=50G";
+        let article = "eviction_dirty_target=3, eviction_dirty_trigger=25,\
+            eviction=(threads_min=8,threads_max=12),checkpoint=(wait=25,log_size=1GB),cache_size=50G";
         let expected = [
             (Parameter::DirtyTarget, 3),
             (Parameter::DirtyTrigger, 25),

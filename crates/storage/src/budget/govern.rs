@@ -11,7 +11,7 @@ use crate::seal::{self, SealLimits};
 use crate::space::SpaceState;
 use crate::store::StoreInner;
 
-/// The journal is synced after so many bytes, if its interval has not ended by then: no sync finds a mountain.
+/// The journal is synced after so many bytes, if its interval has not ended by then.
 const SYNC_BYTES: u64 = 8 << 20;
 /// The number of threads changes no more often: it is written to a file.
 const JOBS_FOR: Duration = Duration::from_secs(10);

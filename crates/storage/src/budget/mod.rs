@@ -3,7 +3,7 @@
 //! ```text
 //!  memtables, level 0, compaction ─▶ debt 0 … 1 ──┐
 //!                                                 ├─▶ RateController ─▶ IoBudget ─▶ RocksDB's limiter
-//!  late commits, reads, syncs ─────▶ squeeze ─────┘                              └▶ `pace.rs`: copies, backups,
+//!  late commits, reads, syncs ─────▶ squeeze ─────┘                              └▶ `pace.rs`: all others
 //!                                                                                   index builds, deletes
 //! ```
 //! While nothing is owed, flush and compaction get an eighth of the most and spread what they write. The
@@ -207,8 +207,8 @@ impl RateController {
         self.squeeze >= 1.0
     }
 
-    /// The rates from now on, of at most `most` bytes per second (0 is no limit). `lateness` is asked for what
-    /// was late since the last time it was asked.
+    /// The rates from now on, of at most `most` bytes per second (0 is no limit). `lateness` is asked for
+    /// what was late since the last time it was asked.
     pub(crate) fn decide(
         &mut self,
         most: u64,

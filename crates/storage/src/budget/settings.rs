@@ -19,8 +19,8 @@ impl Store {
         self.inner.knobs()
     }
 
-    /// Changes them. They count at once, but for the sizes of the caches and of the log, which a thread of its
-    /// own brings into effect; on a small file system the log stays within what suits it.
+    /// Changes them. They count at once, but for the sizes of the caches and of the log, which a thread of
+    /// its own brings into effect; on a small file system the log stays within what suits it.
     ///
     /// # Errors
     /// When they contradict each other, in a sentence. Nothing has changed then.

@@ -3,7 +3,7 @@
 use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, Options};
 
-/// Bytes are handed out in steps of so many microseconds: small ones, so that the disk is given an even stream.
+/// Bytes are handed out in steps of so many microseconds: small ones, so that the disk gets an even stream.
 const REFILL_US: i64 = 20_000;
 /// Of so many turns, compaction gets one before a flush that waits.
 const FAIRNESS: i32 = 10;

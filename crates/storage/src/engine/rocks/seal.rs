@@ -1,7 +1,7 @@
 //! Sealing memtables where nobody waits for it. RocksDB seals a full one in the next write: that creates a
-//! file of the log, sets room aside for it, and at times writes the MANIFEST and syncs it, all while the writer
-//! waits, who may be an event loop. So the governor seals them ahead ([`crate::seal`]), with the log for itself:
-//! a write that comes meanwhile goes back to its queue, and the governor lets it go on.
+//! file of the log, sets room aside for it, and at times writes the MANIFEST and syncs it, all while the
+//! writer waits, who may be an event loop. So the governor seals them ahead ([`crate::seal`]), with the log
+//! for itself: a write that comes meanwhile goes back to its queue, and the governor lets it go on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
