@@ -4,7 +4,7 @@
 //!  memtables, level 0, compaction ─▶ debt 0 … 1 ──┐
 //!                                                 ├─▶ RateController ─▶ IoBudget ─▶ RocksDB's limiter
 //!  late commits, reads, syncs ─────▶ squeeze ─────┘                              └▶ `pace.rs`: all others
-//!                                                                                   index builds, deletes
+//!                                                                                   (copies, builds, TTL)
 //! ```
 //! While nothing is owed, flush and compaction get an eighth of the most and spread what they write. The
 //! further they are behind, the more they get, up to the most long before commits are paced. While clients
