@@ -27,6 +27,8 @@ pub(crate) struct BudgetGovernor {
     journal_bytes: u64,
     unsynced_from: u64,
     synced: u64,
+    /// Whether a memtable was sealed at the last tick: what comes of it is to be looked at.
+    has_sealed: bool,
     engine_rate: u64,
     jobs: Option<(u32, Instant)>,
 }
@@ -47,6 +49,7 @@ impl BudgetGovernor {
             journal_bytes: 0,
             unsynced_from: 0,
             synced: 0,
+            has_sealed: false,
             engine_rate: u64::MAX,
             jobs: None,
         }
@@ -69,7 +72,7 @@ impl BudgetGovernor {
     pub(crate) fn is_at_rest(&self, store: &StoreInner) -> bool {
         let rates = store.budget.rates();
         let is_even = self.controller.is_at_rest() && rates.debt <= 0.0;
-        is_even && !self.tail.awaits_flush() && !store.budget.is_hurried()
+        is_even && !self.has_sealed && !self.tail.awaits_flush() && !store.budget.is_hurried()
     }
 
     /// When a memtable is due that nothing more is written to.
@@ -96,7 +99,8 @@ impl BudgetGovernor {
         };
         let due = seal::due(memtables, pressure.unflushed_bytes, &self.tail, &limits, now);
         // A store that is full of them seals no more, nor does one whose log waits for room.
-        if due.is_empty() || pressure.engine_stalled || pressure.out_of_space {
+        self.has_sealed = !due.is_empty() && !pressure.engine_stalled && !pressure.out_of_space;
+        if !self.has_sealed {
             return;
         }
         if let Err(error) = store.engine.seal(&due) {

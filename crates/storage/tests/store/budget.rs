@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -58,11 +58,13 @@ fn commit_in_turns(store: &Store, units: impl Iterator<Item = WriteUnit>) {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     for unit in units {
         let mut commit = store.commit(unit);
-        while let Poll::Pending =
-            Pin::new(&mut commit).poll(&mut Context::from_waker(&waker)).map(Result::unwrap)
-        {
+        let mut is_done = || {
+            let polled = Pin::new(&mut commit).poll(&mut Context::from_waker(&waker));
+            polled.map(Result::unwrap).is_ready()
+        };
+        while !is_done() {
             store.turn_ended();
-            if Pin::new(&mut commit).poll(&mut Context::from_waker(&waker)).map(Result::unwrap).is_ready() {
+            if is_done() {
                 break;
             }
             std::thread::park_timeout(Duration::from_millis(1));
