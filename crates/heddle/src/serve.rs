@@ -11,7 +11,7 @@ use crate::replica_set::{self, RunningMember};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::ttl::TtlThread;
-use crate::{EXIT_OPTIONS, allocator, fail};
+use crate::{EXIT_OPTIONS, allocator, fail, knobs};
 use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
@@ -170,7 +170,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     watch_signals(ends.clone(), Arc::clone(log))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     let (store, has_copied) =
-        open_store(parameters, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
+        open_store(parameters, &machine, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
     let catalog =
         Catalog::open(store.clone()).map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
     let member_tls = network::member_tls(parameters, network_options.tls.as_deref())
@@ -276,6 +276,7 @@ fn machine_facts(machine: &Machine) -> MachineFacts {
 
 fn open_store(
     parameters: &Arc<Parameters>,
+    machine: &Machine,
     sizes: &Sizes,
     budget: DescriptorBudget,
 ) -> Result<(Store, bool), Box<dyn Error>> {
@@ -287,15 +288,14 @@ fn open_store(
     if let Ok(mib) = u64::try_from(parameters.integer(Parameter::DiskReserveMb)) {
         options.disk_reserve_bytes = Some(mib * MIB);
     }
-    if let mib @ 1.. = parameters.unsigned(Parameter::BackgroundMbPerSecond) {
-        options.io_budget_bytes_per_second = mib * MIB;
-    }
+    options = knobs::storage(options, parameters);
     let path = PathBuf::from(parameters.text(Parameter::DbPath));
     let has_copied = !parameters.text(Parameter::ReplSetName).is_empty()
         && replication::initial_sync::adopt_copy(&path, &|path| Store::open(path, &options))?;
     let store = Store::open(&path, &options)?;
     // Nobody else has the directory now.
     backup::remove_unfinished(&path)?;
+    knobs::watch(parameters, machine, &store);
     let watched = store.clone();
     parameters.watch(Parameter::JournalCommitInterval, move |setting| {
         if let Setting::Integer(milliseconds) = setting {

@@ -7,6 +7,7 @@
 //! for their flush, each larger than its size by one group of commits. In small memory they are small, and
 //! commits are slowed sooner ([`GateLimits`]).
 
+use crate::knobs;
 use crate::machine::Machine;
 use dispatch::parameters::{Parameter, Parameters};
 use std::time::Duration;
@@ -56,7 +57,9 @@ impl Sizes {
         };
         let processors = machine.usable_processors();
         let chosen = |parameter| Some(parameters.unsigned(parameter) * MIB).filter(|bytes| *bytes > 0);
-        let cache = chosen(Parameter::CacheSizeMb).unwrap_or_else(|| default_cache(memory));
+        let by_another_name = || Some(knobs::wired_tiger_cache(parameters)).filter(|bytes| *bytes > 0);
+        let cache = chosen(Parameter::CacheSizeMb).or_else(by_another_name);
+        let cache = cache.unwrap_or_else(|| default_cache(memory));
         let jobs = processors.clamp(*BACKGROUND_JOBS.start(), *BACKGROUND_JOBS.end());
         Sizes {
             memory,

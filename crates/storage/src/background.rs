@@ -12,15 +12,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::budget::govern::BudgetGovernor;
 use crate::engine::Pressure;
-use crate::gate::assess;
 use crate::gate::queue::Admission;
+use crate::gate::{GateLimits, assess};
 use crate::reclaim;
 use crate::space::SpaceState;
 use crate::store::StoreInner;
 
 /// How often the gate is set while writes come in or the gate is not open.
 const GOVERNOR_TICK: Duration = Duration::from_millis(10);
+/// So soon after a look comes the next one when a group was sent back.
+const HASTENED_TICK: Duration = Duration::from_millis(1);
 /// How often the disk is looked at while it has little room and nothing is written.
 const SPACE_TICK: Duration = Duration::from_millis(250);
 /// Memtables are flushed this often while the disk has little room and something is written.
@@ -44,6 +47,7 @@ struct SignalState {
     sync_requested: bool,
     journal_rests: bool,
     governor_rests: bool,
+    hastened: bool,
 }
 
 /// What a thread does after it has slept.
@@ -91,6 +95,12 @@ impl Signal {
         self.journal.notify_one();
     }
 
+    /// A group was sent back, and nothing is written until the governor has looked: it looks soon.
+    pub(crate) fn hasten(&self) {
+        self.state.lock().hastened = true;
+        self.governor.notify_all();
+    }
+
     /// Something was written, or the engine has sent a group back: the threads have work.
     #[inline]
     pub(crate) fn written(&self) {
@@ -117,11 +127,13 @@ impl Signal {
         state.journal_rests && state.governor_rests
     }
 
-    /// Rests on `condvar` until something is written, unless `work` says there is something to do already.
+    /// Rests on `condvar` until something is written or the time has come, unless `work` says there is
+    /// something to do already.
     fn rest(
         &self,
         condvar: &Condvar,
-        rests: impl Fn(&mut SignalState) -> &mut bool,
+        until: Option<Instant>,
+        rests: fn(&mut SignalState) -> &mut bool,
         work: impl FnOnce() -> bool,
     ) -> Next {
         let mut state = self.state.lock();
@@ -132,7 +144,11 @@ impl Signal {
         let works = work();
         let mut state = self.state.lock();
         while !works && *rests(&mut state) && !state.stop {
-            condvar.wait(&mut state);
+            match until {
+                None => condvar.wait(&mut state),
+                Some(until) if ambient::now() < until => drop(condvar.wait_until(&mut state, until)),
+                Some(_) => break,
+            }
         }
         *rests(&mut state) = false;
         next(&state)
@@ -152,10 +168,16 @@ impl Signal {
     }
 
     fn wait_tick(&self, tick: Duration) -> Next {
-        let deadline = ambient::now() + tick;
+        let began = ambient::now();
         let mut state = self.state.lock();
-        while !state.stop && !self.governor.wait_until(&mut state, deadline).timed_out() {}
-        next(&state)
+        loop {
+            let pause = if state.hastened { tick.min(HASTENED_TICK) } else { tick };
+            if state.stop || ambient::now() >= began + pause {
+                state.hastened = false;
+                return next(&state);
+            }
+            self.governor.wait_until(&mut state, began + pause);
+        }
     }
 }
 
@@ -194,7 +216,7 @@ fn keep_journal(store: &StoreInner) {
     let mut last = ambient::now();
     loop {
         if !behind() {
-            if signal.rest(&signal.journal, |state| &mut state.journal_rests, behind) == Next::Stop {
+            if signal.rest(&signal.journal, None, |state| &mut state.journal_rests, behind) == Next::Stop {
                 return;
             }
             last = ambient::now();
@@ -212,8 +234,12 @@ fn govern(store: &StoreInner) {
     let mut governor = Governor::new();
     loop {
         let seen = governor.seen;
-        let busy = || Some(store.applied()) != seen || !is_calm(store);
-        if !busy() && signal.rest(&signal.governor, |state| &mut state.governor_rests, busy) == Next::Stop {
+        let budget = &governor.budget;
+        let busy = || Some(store.applied()) != seen || !is_calm(store) || !budget.is_at_rest(store);
+        let until = budget.next_seal(store);
+        if !busy()
+            && signal.rest(&signal.governor, until, |state| &mut state.governor_rests, busy) == Next::Stop
+        {
             return;
         }
         let only_space = Some(store.applied()) == seen && gate_is_calm(store);
@@ -230,11 +256,13 @@ struct Governor {
     /// What was applied at the last tick.
     seen: Option<u64>,
     flushed: Flushed,
+    budget: BudgetGovernor,
 }
 
 impl Governor {
     fn new() -> Governor {
-        Governor { last: ambient::now(), seen: None, flushed: Flushed::default() }
+        let now = ambient::now();
+        Governor { last: now, seen: None, flushed: Flushed::default(), budget: BudgetGovernor::new(now) }
     }
 
     fn tick(&mut self, store: &StoreInner) {
@@ -243,7 +271,8 @@ impl Governor {
         self.last = ambient::now();
         let pressure = store.engine.pressure();
         watch_space(store, &pressure, &mut self.flushed);
-        set_gate(store, &pressure, elapsed);
+        let limits = self.budget.tick(store, &pressure, self.last);
+        set_gate(store, &pressure, &limits, elapsed);
     }
 }
 
@@ -320,14 +349,14 @@ fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
     }
 }
 
-fn set_gate(store: &StoreInner, pressure: &Pressure, elapsed: Duration) {
+fn set_gate(store: &StoreInner, pressure: &Pressure, limits: &GateLimits, elapsed: Duration) {
     if store.breakdown().is_some() {
         // Whoever waits hears of it.
         store.gate.set(Admission::Open, elapsed);
         store.group.resume(store);
         return;
     }
-    let admission = assess(pressure, &store.gate_limits);
+    let admission = assess(pressure, limits);
     if store.gate.is_open() && admission != Admission::Open {
         tracing::warn!(?pressure, ?admission, "commits are slowed while flush and compaction catch up");
     } else if !store.gate.is_open() && admission == Admission::Open {

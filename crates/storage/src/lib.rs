@@ -58,6 +58,7 @@
 //! levels; choosing a thread to block on (`transport`).
 
 mod background;
+mod budget;
 mod check;
 mod counters;
 mod directory;
@@ -65,7 +66,9 @@ mod engine;
 mod error;
 pub mod files;
 mod gate;
+mod journal_tail;
 mod keyspace;
+mod knobs;
 mod latch;
 mod layered;
 mod options;
@@ -74,6 +77,7 @@ mod pipeline;
 mod prefetch;
 mod reclaim;
 mod row_cache;
+mod seal;
 mod space;
 mod statistics;
 mod store;
@@ -84,6 +88,8 @@ mod views;
 mod watch;
 
 pub use background::StoreTasks;
+pub use budget::BudgetReason;
+pub use budget::latency::ForegroundLatency;
 pub use check::{
     DamagedRange, FileDefect, Salvage, SalvagedEntry, Scratch, check_files, stage, table_checksums,
 };
@@ -93,13 +99,14 @@ pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{
-    Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes,
-    TableRows,
+    Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, FinishedTable, MemtableState,
+    Memtables, Pressure, RangeBytes, TableRows,
 };
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::queue::{GateBudget, SMALL_UNIT_BYTES};
 pub use gate::{Band, GateLimits};
 pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+pub use knobs::StorageKnobs;
 pub use latch::held::HeldLatches;
 pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
 pub use latch::table::{LatchGuard, LatchGuards, LatchTable, Queueing};
@@ -109,7 +116,7 @@ pub use pipeline::proposals::{HeldProposals, ProposalWindow, Proposals, Proposed
 pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
 pub use pipeline::{CommitFuture, JournaledFuture, Receipt};
 pub use space::{Disk, Room, SpaceState, SpaceStatistics};
-pub use statistics::{CommitStatistics, RowCacheStatistics, StorageStatistics};
+pub use statistics::{BudgetStatistics, CommitStatistics, RowCacheStatistics, StorageStatistics};
 pub use store::{EnqueuedVersion, Store};
 pub use unit::{ENTRY_BYTES_MAX, Growth, Mutation, MutationLog, WriteUnit};
 pub use view::{Cursor, KeyValue, PinnedBytes, ReadSource, ReadView};

@@ -24,23 +24,35 @@ pub struct StorageOptions {
     /// Memtables a keyspace may have before the engine itself stops writes. Default 8; the gate acts far
     /// earlier, see [`StorageOptions::validate`].
     pub memtable_count_max: u32,
-    /// Flush and compaction together may write this many bytes each second. Default 512 MiB; 0 means no
-    /// limit. Read by the engine's rate limiter when the store is opened, and by what else moves bytes in the
-    /// background (`pace.rs`): reads and the journal are not held to it.
+    /// Flush and compaction together may write this many bytes each second at most. Default 512 MiB; 0 means
+    /// no limit. How much of it they may at a moment, and what else moves bytes in the background
+    /// (`pace.rs`), is decided by `budget/`: reads and the journal are not held to it.
     pub io_budget_bytes_per_second: u64,
     /// How often the journal is brought to stable storage without being asked. Default 100 ms, like
     /// `storage.journal.commitIntervalMs` of MongoDB; range 1 to 500 ms.
     pub journal_interval: Duration,
-    /// The log is cut (oldest memtables flushed) when it grows beyond this many bytes. Default 1 GiB: the
-    /// time recovery takes is bounded by it.
+    /// The oldest memtables are flushed when recovery would have to replay more than this many bytes of the
+    /// log. Default 1 GiB: the time recovery takes is bounded by it.
     pub journal_bytes_max: u64,
     /// Table files kept open; further ones are opened when they are read and push others out. Default 512: 32
     /// GiB of files of 64 MiB. A server that holds many connections takes its descriptor limit, subtracts its
     /// connections, its own files and [`StorageOptions::DESCRIPTORS_BESIDE_TABLES`], and passes what is left,
     /// 512 at least where it can. -1 means all of them, however many there are.
     pub open_files_max: i32,
-    /// Threads for flush and compaction. Default 0: chosen by the number of processors.
+    /// Foreground work that takes longer is late; too much that is late squeezes the I/O budget
+    /// (`budget/`). Default 5 ms.
+    pub latency_target: Duration,
+    /// From so many unflushed bytes on memtables are sealed before they are full. Default: none.
+    pub dirty_target_bytes: Option<u64>,
+    /// From so many unflushed bytes on commits are slowed, beside the limits of the gate. Default: none.
+    pub dirty_trigger_bytes: Option<u64>,
+    /// A write that is older than this is flushed, and need not be replayed. Default 60 s, like
+    /// `storage.syncPeriodSecs` of MongoDB; zero is no bound but the bytes.
+    pub flush_interval: Duration,
+    /// Threads for flush and compaction at most. Default 0: chosen by the number of processors.
     pub background_jobs: u32,
+    /// The same while nothing is owed. Default 0: always as many as at most.
+    pub background_jobs_min: u32,
     /// Threads that one index build may use at a time. Default 0: none of its own, it computes where it was
     /// asked for. A server gives it as many as it has processors; they are as nice as the thread that begins
     /// it.
@@ -72,7 +84,12 @@ impl Default for StorageOptions {
             journal_interval: Duration::from_millis(100),
             journal_bytes_max: GIB,
             open_files_max: 512,
+            latency_target: Duration::from_millis(5),
+            dirty_target_bytes: None,
+            dirty_trigger_bytes: None,
+            flush_interval: Duration::from_secs(60),
             background_jobs: 0,
+            background_jobs_min: 0,
             build_threads: 0,
             build_memory_bytes: 64 << 20,
             compaction_readahead_bytes: 2 * MIB,
@@ -103,9 +120,16 @@ impl StorageOptions {
         StorageOptions {
             memtable_bytes,
             table_bytes: self.table_bytes.min(step),
-            journal_bytes_max: self.journal_bytes_max.min((disk_bytes / 16).max(4 * memtable_bytes)),
+            journal_bytes_max: self
+                .journal_bytes_max
+                .min(Self::journal_bytes_fitting(disk_bytes, memtable_bytes)),
             ..self.clone()
         }
+    }
+
+    /// What of the log suits a file system of so many bytes.
+    pub(crate) fn journal_bytes_fitting(disk_bytes: u64, memtable_bytes: u64) -> u64 {
+        (disk_bytes / 16).max(4 * memtable_bytes)
     }
 
     /// Small caches and memtables, for tests that open many stores.
@@ -120,14 +144,17 @@ impl StorageOptions {
         }
     }
 
+    pub(crate) fn background_jobs_or_default(&self) -> u32 {
+        let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        if self.background_jobs == 0 { processors.clamp(2, 16) as u32 } else { self.background_jobs }
+    }
+
     /// Checks the rules across fields.
     ///
     /// # Errors
     /// A sentence that names the field, its value and what is allowed.
     pub fn validate(&self) -> Result<(), String> {
-        if self.cache_bytes < MIB {
-            return Err(format!("cache_bytes is {}, expected at least {MIB}", self.cache_bytes));
-        }
+        self.knobs().validate()?;
         if self.memtable_bytes < 64 << 10 {
             return Err(format!("memtable_bytes is {}, expected at least 65536", self.memtable_bytes));
         }
@@ -142,6 +169,7 @@ impl StorageOptions {
             ("immutable_memtables", gate.immutable_memtables),
             ("level0_files", gate.level0_files),
             ("pending_compaction_bytes", gate.pending_compaction_bytes),
+            ("unflushed_bytes", gate.unflushed_bytes),
         ] {
             if band.paced == 0 || band.closed <= band.paced {
                 return Err(format!("gate.{name} is {band:?}, expected 0 < paced < closed"));

@@ -1,4 +1,5 @@
-//! How fast work beside the engine's own moves bytes: what flush and compaction leave of the I/O budget.
+//! How fast work beside the engine's own moves bytes: what flush and compaction leave of the I/O budget of
+//! the moment (`budget/`).
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,8 @@ const AHEAD_MAX: Duration = Duration::from_secs(10);
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Shared by all that move bytes for others than clients.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BackgroundPace {
-    budget_bytes_per_second: u64,
     state: Mutex<PaceState>,
 }
 
@@ -32,20 +32,15 @@ struct PaceState {
 }
 
 impl BackgroundPace {
-    /// Within this budget; 0 is none.
-    pub(crate) fn new(budget_bytes_per_second: u64) -> Self {
-        BackgroundPace { budget_bytes_per_second, state: Mutex::default() }
-    }
-
-    /// How long to wait after so many bytes were moved, while flush and compaction have written so many since
-    /// the store was opened.
+    /// How long to wait after so many bytes were moved, within so many per second of all that moves any (0 is
+    /// no bound), while flush and compaction have written so many since the store was opened.
     pub(crate) fn pause_after(
         &self,
+        budget: u64,
         bytes: u64,
         engine_written: impl FnOnce() -> u64,
         now: Instant,
     ) -> Duration {
-        let budget = self.budget_bytes_per_second;
         if budget == 0 {
             return Duration::ZERO;
         }
@@ -76,12 +71,12 @@ mod tests {
 
     /// Bytes moved in so many seconds by who waits as long as he is told, while the engine writes at a rate.
     fn moved(budget: u64, engine_rate: u64, seconds: u64) -> u64 {
-        let pace = BackgroundPace::new(budget);
+        let pace = BackgroundPace::default();
         let began = Instant::now();
         let (mut passed, mut moved) = (Duration::ZERO, 0);
         while passed < Duration::from_secs(seconds) {
             let written = || (passed.as_secs_f64() * engine_rate as f64) as u64;
-            passed += pace.pause_after(MIB, written, began + passed);
+            passed += pace.pause_after(budget, MIB, written, began + passed);
             moved += MIB;
         }
         moved
@@ -104,13 +99,17 @@ mod tests {
 
     #[test]
     fn two_share_and_without_a_budget_nobody_waits() {
-        let (pace, now) = (BackgroundPace::new(8 * MIB), Instant::now());
-        assert_eq!(pace.pause_after(MIB, || 0, now), Duration::from_secs(1));
-        assert_eq!(pace.pause_after(MIB, || 0, now), Duration::from_secs(2), "behind the other one");
+        let (pace, now, budget) = (BackgroundPace::default(), Instant::now(), 8 * MIB);
+        assert_eq!(pace.pause_after(budget, MIB, || 0, now), Duration::from_secs(1));
+        assert_eq!(pace.pause_after(budget, MIB, || 0, now), Duration::from_secs(2), "behind the other one");
         for _ in 0..1_000 {
-            pace.pause_after(MIB, || 0, now);
+            pace.pause_after(budget, MIB, || 0, now);
         }
-        assert_eq!(pace.pause_after(MIB, || 0, now), AHEAD_MAX + Duration::from_secs(1), "not for ever");
-        assert_eq!(BackgroundPace::new(0).pause_after(MIB, || 0, now), Duration::ZERO);
+        assert_eq!(
+            pace.pause_after(budget, MIB, || 0, now),
+            AHEAD_MAX + Duration::from_secs(1),
+            "not for ever"
+        );
+        assert_eq!(pace.pause_after(0, MIB, || 0, now), Duration::ZERO);
     }
 }

@@ -1,8 +1,11 @@
 //! What the store counts, for `serverStatus`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use crate::budget::BudgetReason;
 use crate::engine::EngineStatistics;
+use crate::knobs::StorageKnobs;
 use crate::space::SpaceStatistics;
 
 /// Figures of the commit pipeline since the store was opened. Times in microseconds.
@@ -57,8 +60,35 @@ pub struct RowCacheStatistics {
     pub misses: u64,
 }
 
+/// The I/O budget, and what recovery would have to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BudgetStatistics {
+    /// What everything in the background may move now; 0 is no limit.
+    pub bytes_per_second: u64,
+    /// What flush and compaction may write of it.
+    pub engine_bytes_per_second: u64,
+    /// How far these are behind: from 0 to 1, where everything is theirs.
+    pub debt: f64,
+    /// What late clients leave of the budget: from an eighth to 1.
+    pub squeeze: f64,
+    /// Why the budget is what it is.
+    pub reason: BudgetReason,
+    /// Groups of commits, syncs and sampled reads that took longer than the target.
+    pub late: u64,
+    /// How often that was too much of them.
+    pub squeezed: u64,
+    /// Bytes of the log that recovery would read.
+    pub replay_bytes: u64,
+    /// How old the oldest write is that is in no table file.
+    pub oldest_unflushed: Option<Duration>,
+    /// The options in force that can change.
+    pub knobs: StorageKnobs,
+    /// The same by default, where that was noted.
+    pub default_knobs: StorageKnobs,
+}
+
 /// Everything the store knows about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StorageStatistics {
     /// The pipeline.
     pub commit: CommitStatistics,
@@ -68,6 +98,8 @@ pub struct StorageStatistics {
     pub space: SpaceStatistics,
     /// The engine.
     pub engine: EngineStatistics,
+    /// The I/O budget.
+    pub budget: BudgetStatistics,
 }
 
 #[derive(Default)]

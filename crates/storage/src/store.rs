@@ -9,6 +9,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::background::{self, Signal, StoreTasks};
+use crate::budget::IoBudget;
+use crate::budget::govern::RecoveryFigures;
+use crate::budget::latency::ForegroundLatency;
 use crate::check::FileDefect;
 use crate::counters::Counters;
 use crate::directory::DataDirectory;
@@ -19,6 +22,7 @@ use crate::error::{CommitError, OpenError, StorageError};
 use crate::gate::GateLimits;
 use crate::gate::queue::{Admission, Gate};
 use crate::keyspace::{CounterId, KeyRange, Keyspace};
+use crate::knobs::StorageKnobs;
 use crate::options::StorageOptions;
 use crate::pace::BackgroundPace;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, Queue, QueuePlace, Wakers};
@@ -75,7 +79,7 @@ pub(crate) struct StoreInner {
     /// The same for reads before writes.
     latest_for_writes: ReadView,
     /// Before the engine in `latest` and in views in time; `None` when it is switched off.
-    rows: Option<Arc<RowCache>>,
+    pub(crate) rows: Option<Arc<RowCache>>,
     pub(crate) published: PublishedView,
     pub(crate) recent_writes: Arc<RecentWrites>,
     directory: Option<DataDirectory>,
@@ -94,6 +98,15 @@ pub(crate) struct StoreInner {
     pub(crate) signal: Signal,
     pub(crate) space: Space,
     pub(crate) reclaim: Reclaim,
+    /// How fast everything in the background may move bytes now.
+    pub(crate) budget: IoBudget,
+    pub(crate) latency: Arc<ForegroundLatency>,
+    pub(crate) recovery: Mutex<RecoveryFigures>,
+    /// The options in force that can change, and what they are by default.
+    pub(crate) knobs: Mutex<StorageKnobs>,
+    pub(crate) default_knobs: OnceLock<StorageKnobs>,
+    /// Held by who brings sizes into effect.
+    pub(crate) resizing: Mutex<()>,
     pace: BackgroundPace,
     pub(crate) memtable_bytes: u64,
     build_threads: usize,
@@ -225,7 +238,13 @@ impl Store {
             signal: Signal::new(options.journal_interval),
             space,
             reclaim: Reclaim::default(),
-            pace: BackgroundPace::new(options.io_budget_bytes_per_second),
+            budget: IoBudget::new(options.io_budget_bytes_per_second),
+            latency: Arc::new(ForegroundLatency::new(options.latency_target)),
+            recovery: Mutex::default(),
+            knobs: Mutex::new(options.knobs()),
+            default_knobs: OnceLock::new(),
+            resizing: Mutex::default(),
+            pace: BackgroundPace::default(),
             memtable_bytes: options.memtable_bytes,
             build_threads: options.build_threads,
             build_memory_bytes: options.build_memory_bytes,
@@ -233,6 +252,7 @@ impl Store {
             is_ending: AtomicBool::new(false),
             engine,
         });
+        inner.engine.time_reads(Arc::clone(&inner.latency));
         inner.space.look(&inner.engine.pressure(), inner.memtable_bytes, ambient::now());
         Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::default() }) })
     }
@@ -362,7 +382,9 @@ impl Store {
     /// # Errors
     /// What the engine reports.
     pub fn flush(&self) -> Result<(), StorageError> {
-        self.inner.open()?.engine.flush()
+        let inner = self.inner.open()?;
+        let _hurry = inner.hurry();
+        inner.engine.flush()
     }
 
     /// Compacts a range, which gives back the room of deleted keys. Blocks for as long as it takes, or as
@@ -376,7 +398,9 @@ impl Store {
         range: &KeyRange,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StorageError> {
-        self.inner.open()?.engine.compact(keyspace, range, goes_on)
+        let inner = self.inner.open()?;
+        let _hurry = inner.hurry();
+        inner.engine.compact(keyspace, range, goes_on)
     }
 
     /// Threads of its own that one index build may use; without one it computes where it is polled.
@@ -441,7 +465,8 @@ impl Store {
             let engine = self.inner.engine.statistics();
             engine.flush_bytes + engine.compaction_write_bytes
         };
-        self.inner.pace.pause_after(bytes, written, ambient::now())
+        let budget = self.inner.budget.rates().total;
+        self.inner.pace.pause_after(budget, bytes, written, ambient::now())
     }
 
     /// Waits on this thread for so long. `look` is asked now and then, and ends it with an error.
@@ -476,6 +501,7 @@ impl Store {
     /// What the engine or the file system reports.
     pub fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
         let inner = self.inner.open()?;
+        let _hurry = inner.hurry();
         DataDirectory::create_copy(directory, |engine_path| inner.engine.checkpoint(engine_path))
     }
 
@@ -495,7 +521,8 @@ impl Store {
         commit.gate_waiting = inner.gate.waiting() as u64;
         let row_cache = inner.rows.as_ref().map(|rows| rows.statistics()).unwrap_or_default();
         let (space, engine) = (inner.space.statistics(), inner.engine.statistics());
-        StorageStatistics { commit, row_cache, space, engine }
+        commit.engine_stalls = commit.engine_stalls.saturating_sub(engine.turned_back);
+        StorageStatistics { commit, row_cache, space, engine, budget: inner.budget_statistics() }
     }
 
     /// Closes the store: settles what is enqueued, refuses what comes later, syncs, flushes, stops the
@@ -598,6 +625,8 @@ impl StoreInner {
     }
 
     fn finish_close(&self) -> Result<(), StorageError> {
+        // Nobody sets the rate any more, and somebody waits.
+        self.engine.set_io_rate(self.knobs().io_budget_bytes_per_second);
         // The governor is gone: whoever waits at the gate goes on and is refused.
         self.open_gates();
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.
@@ -672,7 +701,9 @@ impl StoreInner {
         drop(draft);
         self.signal.written();
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;
-        self.counts.group_written(units.len() as u64, bytes, ambient::elapsed(started).as_micros() as u64);
+        let elapsed_us = ambient::elapsed(started).as_micros() as u64;
+        self.latency.note(elapsed_us);
+        self.counts.group_written(units.len() as u64, bytes, elapsed_us);
         Ok(sequence)
     }
 
@@ -681,6 +712,7 @@ impl StoreInner {
         self.counts.engine_stalls.fetch_add(1, Ordering::Relaxed);
         self.gate.set(Admission::Closed, Duration::ZERO);
         self.signal.written();
+        self.signal.hasten();
     }
 }
 

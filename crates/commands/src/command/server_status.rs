@@ -1,6 +1,6 @@
 //! `serverStatus`: the figures that monitoring reads. Section names and keys are MongoDB's where it has them;
-//! what the store tells of itself is in the sections `rocksdb` and `heddle`; `wiredTiger` and `tcmalloc` have
-//! what is the same under the names that dashboards read.
+//! what the store tells of itself is in the sections `rocksdb`, `storage` and `heddle`; `wiredTiger` and
+//! `tcmalloc` have what is the same under the names that dashboards read.
 
 use super::build_info::MONGODB_VERSION;
 use super::{Command, Run};
@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 mod engine;
 mod replication;
+mod storage;
 
 pub(crate) static COMMAND: Command = Command {
     ..Command::diagnostic_walk("serverStatus", "Tells figures about the running server.", Run::Now(run))
@@ -95,6 +96,7 @@ const SECTIONS: &[Section] = &[
     ("repl", replication::repl),
     ("rocksdb", engine::rocksdb),
     ("security", security),
+    ("storage", storage::storage),
     ("storageEngine", engine::storage_engine),
     ("tcmalloc", engine::allocator),
     ("transactions", transactions),

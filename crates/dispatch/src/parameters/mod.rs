@@ -5,12 +5,14 @@ mod definition;
 mod markdown;
 mod service_executor;
 mod table;
+mod wired_tiger;
 
 pub use absent::{ABSENT, Absent};
 pub use definition::{Definition, Kind, Setting, SettingError};
 pub use markdown::markdown;
 pub use service_executor::{ExecutorChoice, SERVICE_EXECUTORS};
 pub use table::{ALL, DEFINITIONS, Parameter};
+pub use wired_tiger::{WiredTigerKnob, parse as parse_wired_tiger};
 
 use parking_lot::RwLock;
 use std::fmt;
@@ -140,6 +142,16 @@ impl Parameters {
         let before = self.get(parameter);
         self.set(parameter, setting)?;
         Ok(before)
+    }
+
+    /// Puts down a value that has been brought into effect together with another parameter: its own watchers
+    /// are not asked.
+    ///
+    /// # Errors
+    /// A value out of range.
+    pub fn record(&self, parameter: Parameter, setting: Setting) -> Result<(), SettingError> {
+        self.store(parameter, &parameter.definition().validate(setting)?);
+        Ok(())
     }
 
     /// Calls `watcher` before every change; an error refuses the value.

@@ -117,6 +117,14 @@ fn check_protocols(text: &str) -> Result<(), String> {
     }
 }
 
+/// A size of the cache as mongod takes it.
+fn check_cache_size_gb(text: &str) -> Result<(), String> {
+    match text.parse::<f64>() {
+        Ok(gib) if (0.0..=10_000.0).contains(&gib) => Ok(()),
+        _ => Err(format!("expected a number from 0 to 10000, found '{text}'")),
+    }
+}
+
 const MIB: i64 = 1 << 20;
 /// A day: longer times are slips of the keyboard.
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -197,13 +205,47 @@ parameters! {
         form: "hours, with a fraction or without", check: check_hours }, "h",
             start("oplogMinRetentionHours" "storage.oplogMinRetentionHours"),
         "Entries of the oplog that are younger stay, whatever its size; 0 for none.";
-    CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB",
-        start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
-        "Memory for cached data, blocks and hot documents together; 0 takes half of the memory that the \
+    CacheSizeMb "cacheSizeMB" integer(0, 0, 16 * MIB), "MiB",
+        both("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
+        "Memory for cached data, blocks and hot documents together; 0 takes \
+        storage.wiredTiger.engineConfig.cacheSizeGB, or else half of the memory that the \
         process may use beyond 1 GiB, or a third beyond 256 MiB where that is more. What it may use is the \
         machine's memory, or less where a control group says so.";
-    RowCachePercent "storage.rocksdb.rowCachePercent" integer(25, 0, 90), "%",
-        start("rowCachePercent" "storage.rocksdb.rowCachePercent"),
+    WiredTigerCacheSizeGb "storage.wiredTiger.engineConfig.cacheSizeGB" Kind::Form { default: "0",
+        form: "GiB, with a fraction or without; 0 to 10000", check: check_cache_size_gb }, "GiB",
+            start("wiredTigerCacheSizeGB" "storage.wiredTiger.engineConfig.cacheSizeGB"),
+        "storage.rocksdb.cacheSizeMB under the name that mongod has for it; counts where that is 0.";
+    DirtyTarget "dirtyTarget" integer(0, 0, 1 << 50), "% or bytes",
+        both("dirtyTarget" "storage.rocksdb.dirtyTarget"),
+        "With so many unflushed bytes, the largest memtable is flushed before it is full: up to 100 in \
+        percent of the cache, more in bytes, as WiredTiger's eviction_dirty_target. 0: memtables are flushed \
+        when they are full or storage.syncPeriodSecs old.";
+    DirtyTrigger "dirtyTrigger" integer(0, 0, 1 << 50), "% or bytes",
+        both("dirtyTrigger" "storage.rocksdb.dirtyTrigger"),
+        "From so many unflushed bytes on commits are slowed, and from half as many more on they wait: in the \
+        units of dirtyTarget, as WiredTiger's eviction_dirty_trigger. 0: only memtables that wait for \
+        their flush count, three of them, or two with less than 4 GiB of memory.";
+    BackgroundThreadsMin "backgroundThreadsMin" integer(0, 0, 256), "threads",
+        both("backgroundThreadsMin" "storage.rocksdb.backgroundThreadsMin"),
+        "Threads of flush and compaction while they are not behind; 0 is as many as at most.";
+    BackgroundThreadsMax "backgroundThreadsMax" integer(0, 0, 256), "threads",
+        both("backgroundThreadsMax" "storage.rocksdb.backgroundThreadsMax"),
+        "Threads of flush and compaction; 0 takes one per core, and from 2 to 16.";
+    LatencyTarget "latencyTargetMs" integer(5, 1, 60_000), "ms",
+        both("latencyTargetMs" "storage.rocksdb.latencyTargetMs"),
+        "When more than one in a hundred groups of commits, syncs that are waited for and reads takes \
+        longer than this, work in the background gets less of the disk, as far as flush and compaction \
+        are not behind.";
+    SyncDelay "syncdelay" integer(60, 0, 9_000_000), "s",
+        both("syncdelay" "storage.syncPeriodSecs"),
+        "A write that is older than this is flushed, and is not replayed by a start: what the interval of \
+        checkpoints is for MongoDB. 0 is no bound but journalSizeMB.";
+    JournalSizeMb "journalSizeMB" integer(1_024, 16, 1 << 20), "MiB",
+        both("journalSizeMB" "storage.rocksdb.journalSizeMB"),
+        "What a start may have to replay of the journal; the oldest memtables are flushed when it is more. A \
+        sixteenth of the file system at most.";
+    RowCachePercent "rowCachePercent" integer(25, 0, 90), "%",
+        both("rowCachePercent" "storage.rocksdb.rowCachePercent"),
         "Share of storage.rocksdb.cacheSizeMB for hot documents as they are, which answers reads by `_id` \
         and updates without a search in blocks; 0 keeps blocks only.";
     MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB",
@@ -211,9 +253,11 @@ parameters! {
         "Size at which a memtable is written to disk; 0 takes a thirty-second of \
         storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB, but at most a sixty-fourth of the memory that \
         the process may use.";
-    BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s",
-        start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
-        "What flush and compaction may write to the disk, together; 0 takes 512. Copies for members of a \
+    BackgroundMbPerSecond "backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s",
+        both("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
+        "What flush and compaction may write to the disk at most, together; 0 takes 512. They get an eighth \
+        of it while they are not behind, all of it before commits are slowed, and less while clients \
+        wait longer than latencyTargetMs. Copies for members of a \
         replica set, on both sides, take what they leave of it: at most an eighth, and a sixteenth in any \
         case. What is read, the journal and the entries of an index being built are not held to it: those \
         entries come to the disk by flush and compaction.";
@@ -234,6 +278,12 @@ parameters! {
     JournalCommitInterval "journalCommitInterval" integer(100, 1, 500), "ms",
         both("journalCommitInterval" "storage.journal.commitIntervalMs"),
         "An acknowledged write without `j: true` is on the disk after this time at the latest.";
+    WiredTigerConfig "wiredTigerEngineRuntimeConfig" Kind::Form { default: "",
+        form: "as WiredTiger's", check: super::wired_tiger::check }, "", runtime(),
+        "Sets cacheSizeMB, dirtyTarget, dirtyTrigger, backgroundThreadsMin, backgroundThreadsMax, syncdelay \
+        and journalSizeMB together, by WiredTiger's names and in its form: cache_size, \
+        eviction_dirty_target, eviction_dirty_trigger, eviction=(threads_min,threads_max), \
+        checkpoint=(wait,log_size).";
     AcceptApiVersion2 "acceptApiVersion2" off(), "", fixed(),
         "Accepts API version 2, which has commands that test clients.";
     AdaptiveIdleThreshold "adaptiveServiceExecutorIdlePctThreshold" integer(60, 0, 100), "%", runtime(),

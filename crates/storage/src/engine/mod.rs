@@ -13,6 +13,7 @@ pub(crate) mod table;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::budget::latency::ForegroundLatency;
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 use crate::unit::{MutationLog, WriteUnit};
@@ -113,6 +114,43 @@ pub trait Engine: Send + Sync + 'static {
     /// Makes [`Engine::compact`] end early from now on.
     fn stop_compacting(&self);
 
+    /// The memtables as they are; nothing in an engine that has none. Cheap enough for a call every few
+    /// milliseconds.
+    fn memtables(&self) -> Memtables {
+        Memtables::default()
+    }
+
+    /// Has the memtables of some keyspaces flushed in the background, as they are now. Writes that come while
+    /// they are set aside are [`EngineFailure::Stalled`], so that nobody waits for it but the caller.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn seal(&self, _keyspaces: &[Keyspace]) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// How many bytes per second flush and compaction may write from now on; 0 is no limit.
+    fn set_io_rate(&self, _bytes_per_second: u64) {}
+
+    /// How many threads flush and compaction may have. May write files.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn set_background_jobs(&self, _jobs: u32) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// How many bytes the cache and the log may have. May write files and takes its time.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn resize(&self, _cache_bytes: u64, _journal_bytes_max: u64) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// Reads that may go to the disk are timed from now on, some of them.
+    fn time_reads(&self, _latency: Arc<ForegroundLatency>) {}
+
     /// Stops background work; the files are released when the last reader and cursor is gone.
     fn close(&self);
 }
@@ -193,6 +231,30 @@ impl RangeBytes {
     pub const fn total(self) -> u64 {
         self.tables.saturating_add(self.memtables)
     }
+}
+
+/// The memtables of one keyspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemtableState {
+    /// Bytes of the one that is written to.
+    pub active_bytes: u64,
+    /// Its entries.
+    pub active_entries: u64,
+    /// It is to be sealed from so many bytes on.
+    pub full_bytes: u64,
+    /// Sealed and not flushed.
+    pub immutables: u64,
+    /// Sealed since the engine was opened.
+    pub sealed: u64,
+}
+
+/// The memtables of all keyspaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memtables {
+    /// In the order of [`Keyspace::ALL`].
+    pub of: [MemtableState; Keyspace::ALL.len()],
+    /// Bytes written to the log since the engine was opened.
+    pub journal_bytes: u64,
 }
 
 /// How far flush and compaction are behind: the worst keyspace counts.
@@ -280,4 +342,14 @@ pub struct EngineStatistics {
     pub bytes_read: u64,
     /// Microseconds writers were held up inside the engine.
     pub stall_us: u64,
+    /// Memtables sealed.
+    pub seals: u64,
+    /// Those that an event loop sealed in a write of its own.
+    pub seals_on_loops: u64,
+    /// The longest that writers were sent back for it, in microseconds.
+    pub seal_us_max: u64,
+    /// Groups of commits sent back meanwhile: nothing was behind.
+    pub turned_back: u64,
+    /// Bytes per second that flush and compaction may write; 0 is no limit.
+    pub io_rate: u64,
 }

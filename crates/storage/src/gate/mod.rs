@@ -36,6 +36,8 @@ pub struct GateLimits {
     pub level0_files: Band,
     /// Bytes of one keyspace that compaction should have rewritten already.
     pub pending_compaction_bytes: Band,
+    /// Bytes of all keyspaces that are in no table file yet.
+    pub unflushed_bytes: Band,
     /// What passes in bytes per second when pacing begins.
     pub pace_fastest: u64,
     /// What passes in bytes per second just before the gate closes.
@@ -48,6 +50,7 @@ impl Default for GateLimits {
             immutable_memtables: Band { paced: 3, closed: 6 },
             level0_files: Band { paced: 14, closed: 32 },
             pending_compaction_bytes: Band { paced: 16 << 30, closed: 64 << 30 },
+            unflushed_bytes: Band::NEVER,
             pace_fastest: 128 << 20,
             pace_slowest: 1 << 20,
         }
@@ -55,6 +58,9 @@ impl Default for GateLimits {
 }
 
 impl Band {
+    /// Never reached.
+    pub const NEVER: Band = Band { paced: u64::MAX - 1, closed: u64::MAX };
+
     /// 0 at `paced`, 1 at `closed`.
     fn severity(self, value: u64) -> f64 {
         if value < self.paced {
@@ -71,7 +77,8 @@ pub(crate) fn assess(pressure: &Pressure, limits: &GateLimits) -> Admission {
         .immutable_memtables
         .severity(pressure.immutable_memtables)
         .max(limits.level0_files.severity(pressure.level0_files))
-        .max(limits.pending_compaction_bytes.severity(pressure.pending_compaction_bytes));
+        .max(limits.pending_compaction_bytes.severity(pressure.pending_compaction_bytes))
+        .max(limits.unflushed_bytes.severity(pressure.unflushed_bytes));
     if pressure.engine_stalled || severity >= 1.0 {
         return Admission::Closed;
     }

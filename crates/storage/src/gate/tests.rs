@@ -4,7 +4,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::queue::{Admission, Gate, GateBudget};
-use super::{GateLimits, assess};
+use super::{Band, GateLimits, assess};
 use crate::engine::Pressure;
 
 #[derive(Default)]
@@ -212,4 +212,18 @@ fn debt_slows_and_then_closes() {
     check(Pressure { engine_stalled: true, ..Pressure::default() }, |admission| {
         admission == Admission::Closed
     });
+}
+
+#[test]
+fn the_dirty_trigger_slows_commits_only_where_it_is_set() {
+    let dirty = Pressure { unflushed_bytes: 1 << 40, ..Pressure::default() };
+    check(dirty, |admission| admission == Admission::Open);
+    let limits = GateLimits { unflushed_bytes: Band { paced: 100, closed: 150 }, ..GateLimits::default() };
+    let admission = |unflushed_bytes| assess(&Pressure { unflushed_bytes, ..dirty }, &limits);
+    assert_eq!(admission(99), Admission::Open);
+    assert!(
+        matches!(admission(100), Admission::Paced { .. })
+            && matches!(admission(149), Admission::Paced { .. })
+    );
+    assert_eq!(admission(150), Admission::Closed);
 }

@@ -85,11 +85,13 @@ pub struct JournaledFuture {
     store: Arc<OpenStore>,
     receipt: Receipt,
     ticket: Option<usize>,
+    /// When the wait began, if there is one.
+    began: Option<Instant>,
 }
 
 impl JournaledFuture {
     pub(crate) fn new(store: Arc<OpenStore>, receipt: Receipt) -> JournaledFuture {
-        JournaledFuture { store, receipt, ticket: None }
+        JournaledFuture { store, receipt, ticket: None, began: None }
     }
 
     /// As [`CommitFuture::wait`].
@@ -102,7 +104,15 @@ impl JournaledFuture {
 
     fn poll_on(&mut self, waker: &Waker, deferred: bool) -> Poll<Result<Receipt, CommitError>> {
         let store: &Arc<StoreInner> = &self.store;
+        if self.began.is_none() && store.journal.synced() < self.receipt.sequence {
+            self.began = Some(ambient::now());
+        }
         let synced = store.journal.poll(self.receipt.sequence, &mut self.ticket, &**store, waker, !deferred);
+        if synced.is_ready()
+            && let Some(began) = self.began.take()
+        {
+            store.latency.note(ambient::elapsed(began).as_micros() as u64);
+        }
         synced.map(|outcome| outcome.map(|()| self.receipt))
     }
 }

@@ -126,6 +126,11 @@ impl RowCache {
         }
     }
 
+    /// Gives it other bytes.
+    pub(crate) fn resize(&self, bytes: u64) {
+        self.rows.set_budget(bytes);
+    }
+
     fn count(&self, hit: bool) {
         if let Some(counts) = self.counts.get(own_stripe()) {
             let count = if hit { &counts.hits } else { &counts.misses };

@@ -2,12 +2,14 @@
 
 mod errors;
 pub(crate) mod examine;
+mod limiter;
 mod log_file;
 mod options;
 mod partial;
 mod raw;
 mod reader;
 pub(crate) mod salvage;
+mod seal;
 mod statistics;
 mod tables;
 pub(crate) mod text_files;
@@ -16,21 +18,24 @@ mod warming;
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteOptions, checkpoint::Checkpoint};
 
 use super::{
-    Engine, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes, TableRows,
+    Engine, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Memtables, Pressure, RangeBytes,
+    TableRows,
 };
+use crate::budget::latency::ForegroundLatency;
 use crate::error::StorageError;
 use crate::keyspace::{KeyRange, Keyspace};
 use crate::options::StorageOptions;
 use crate::unit::{Mutation, MutationLog, WriteUnit};
 pub use errors::RocksOpenFailure;
 use errors::{storage_error, write_failure};
+use limiter::RateLimiter;
 use reader::RocksReader;
 
 pub(crate) use partial::{DamagedKeys, link as link_table};
@@ -74,7 +79,11 @@ struct Database {
     events: Arc<raw::Events>,
     counts_tickers: bool,
     cache: Cache,
-    cache_bytes: u64,
+    cache_bytes: AtomicU64,
+    limiter: RateLimiter,
+    seals: seal::Seals,
+    /// Told of reads that may go to the disk, once there is one.
+    latency: OnceLock<Arc<ForegroundLatency>>,
     /// As the store was opened with.
     storage_options: StorageOptions,
     /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state.
@@ -92,7 +101,7 @@ struct Database {
 impl Database {
     fn review_warming(&self) {
         let families = Keyspace::ALL.iter().map(|keyspace| self.family(*keyspace));
-        if self.warming.review(&self.rocks, families, self.cache_bytes) {
+        if self.warming.review(&self.rocks, families, self.cache_bytes.load(Ordering::Relaxed)) {
             self.note_text_files();
         }
     }
@@ -157,10 +166,16 @@ impl Database {
         matches!(self.write_to_log(probe), Err(EngineFailure::NoSpace(_)))
     }
 
-    /// Nobody waits for a sync here: that may be an event loop.
+    /// Nobody waits for a sync or a seal here: that may be an event loop.
     fn write(&self, batch: WriteBatch) -> Result<(), EngineFailure> {
-        let _access = self.log_access.try_read().ok_or(EngineFailure::Stalled)?;
-        self.write_to_log(batch)
+        let access = self.log_access.try_read().filter(|_| self.seals.lets_write());
+        let _access = access.ok_or_else(|| self.seals.turn_back())?;
+        let bytes = batch.size_in_bytes() as u64;
+        let written = self.write_to_log(batch);
+        if written.is_ok() {
+            self.seals.written(bytes);
+        }
+        written
     }
 
     fn write_to_log(&self, batch: WriteBatch) -> Result<(), EngineFailure> {
@@ -219,6 +234,7 @@ impl RocksEngine {
         let cache =
             Cache::new_hyper_clock_cache(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX), 0);
         let mut database_options = options::database_options(options, create);
+        let limiter = RateLimiter::install(&mut database_options, options.io_budget_bytes_per_second);
         raw::checksum_tables(&mut database_options);
         let events = raw::Events::listen(&mut database_options);
         if spare_disk {
@@ -236,7 +252,10 @@ impl RocksEngine {
             counts_tickers: options.engine_statistics,
             options: database_options,
             cache,
-            cache_bytes: options.cache_bytes,
+            cache_bytes: AtomicU64::new(options.cache_bytes),
+            limiter,
+            seals: seal::Seals::new(options.memtable_bytes),
+            latency: OnceLock::new(),
             storage_options: options.clone(),
             write_options,
             out_of_space: AtomicBool::new(false),
@@ -289,6 +308,8 @@ impl Engine for RocksEngine {
     }
 
     fn flush(&self) -> Result<(), StorageError> {
+        // Ahead, so that hardly anything is left to seal where writers would wait for it.
+        self.database.seal(&Keyspace::ALL)?;
         for keyspace in Keyspace::ALL {
             self.database.rocks.flush_cf(self.database.family(keyspace)).map_err(storage_error)?;
         }
@@ -360,6 +381,35 @@ impl Engine for RocksEngine {
 
     fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError> {
         self.database.ingest(keyspace, tables)
+    }
+
+    fn memtables(&self) -> Memtables {
+        self.database.memtables()
+    }
+
+    fn seal(&self, keyspaces: &[Keyspace]) -> Result<(), StorageError> {
+        self.database.seal(keyspaces)
+    }
+
+    fn set_io_rate(&self, bytes_per_second: u64) {
+        self.database.limiter.set(bytes_per_second);
+    }
+
+    fn set_background_jobs(&self, jobs: u32) -> Result<(), StorageError> {
+        self.database.set_options(&[("max_background_jobs", &jobs.to_string())])
+    }
+
+    fn resize(&self, cache_bytes: u64, journal_bytes_max: u64) -> Result<(), StorageError> {
+        // One that is cloned is the same cache.
+        self.database.cache.clone().set_capacity(usize::try_from(cache_bytes).unwrap_or(usize::MAX));
+        self.database.cache_bytes.store(cache_bytes, Ordering::Relaxed);
+        let journal = options::journal_limit(journal_bytes_max).to_string();
+        self.database.set_options(&[("max_total_wal_size", &journal)])
+    }
+
+    fn time_reads(&self, latency: Arc<ForegroundLatency>) {
+        // A second store on the same engine would be told nothing, and there is none.
+        let _ = self.database.latency.set(latency);
     }
 
     fn stop_compacting(&self) {

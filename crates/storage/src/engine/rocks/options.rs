@@ -35,8 +35,11 @@ const INFO_LOG_BYTES: usize = 8 * MIB;
 const INFO_LOG_FILES: usize = 4;
 /// Files are handed to the disk in pieces of this size, so that a sync never finds a mountain.
 const BYTES_PER_SYNC: u64 = MIB as u64;
-const RATE_REFILL_US: i64 = 100_000;
-const RATE_FAIRNESS: i32 = 10;
+/// RocksDB seals a memtable by itself, in a leader's write, only so far beyond the size at which the governor
+/// seals it. In hundredths; what a loop may write meanwhile is in `Database::write`.
+const HEADROOM_PERCENT: usize = 150;
+/// The same of the log.
+const JOURNAL_HEADROOM: u64 = 2;
 
 pub(super) fn database_options(options: &StorageOptions, create: bool) -> Options {
     let mut database = Options::default();
@@ -47,12 +50,10 @@ pub(super) fn database_options(options: &StorageOptions, create: bool) -> Option
     // That nothing synced is missing is checked against the journal mark.
     database.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     database.set_track_and_verify_wals_in_manifest(true);
-    database.set_max_total_wal_size(options.journal_bytes_max);
+    database.set_max_total_wal_size(journal_limit(options.journal_bytes_max));
     database.set_max_open_files(options.open_files_max);
-    let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let jobs =
-        if options.background_jobs == 0 { processors.clamp(2, 16) as u32 } else { options.background_jobs };
-    database.set_max_background_jobs(i32::try_from(jobs).unwrap_or(i32::MAX));
+    let jobs = i32::try_from(options.background_jobs_or_default()).unwrap_or(i32::MAX);
+    database.set_max_background_jobs(jobs);
     // One leader writes at a time: machinery for concurrent writers would only cost.
     database.set_allow_concurrent_memtable_write(false);
     database.set_enable_write_thread_adaptive_yield(false);
@@ -61,10 +62,6 @@ pub(super) fn database_options(options: &StorageOptions, create: bool) -> Option
     database.set_compaction_readahead_size(
         usize::try_from(options.compaction_readahead_bytes).unwrap_or(2 * MIB),
     );
-    if options.io_budget_bytes_per_second > 0 {
-        let rate = i64::try_from(options.io_budget_bytes_per_second).unwrap_or(i64::MAX);
-        database.set_ratelimiter(rate, RATE_REFILL_US, RATE_FAIRNESS);
-    }
     database.set_max_log_file_size(
         INFO_LOG_BYTES.min(usize::try_from(options.table_bytes).unwrap_or(INFO_LOG_BYTES)),
     );
@@ -89,18 +86,13 @@ pub(super) fn column_families(options: &StorageOptions, cache: &Cache) -> Vec<Co
 }
 
 pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cache: &Cache) -> Options {
-    let memtable = usize::try_from(options.memtable_bytes).unwrap_or(64 * MIB);
-    let memtable = match keyspace {
-        Keyspace::Documents | Keyspace::Indexes => memtable,
-        // Small and rarely written, or the same few keys over and over.
-        Keyspace::Meta | Keyspace::Internal => memtable.min(16 * MIB),
-    };
+    let memtable = memtable_bytes(keyspace, options);
     let mut family = Options::default();
     family.set_block_based_table_factory(&table_options(cache));
-    family.set_write_buffer_size(memtable);
+    family.set_write_buffer_size(memtable / 100 * HEADROOM_PERCENT);
     family.set_max_write_buffer_number(i32::try_from(options.memtable_count_max).unwrap_or(8));
     family.set_min_write_buffer_number_to_merge(1);
-    family.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_RATIO);
+    family.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_RATIO * 100.0 / HEADROOM_PERCENT as f64);
     family.set_memtable_whole_key_filtering(true);
     family.set_level_compaction_dynamic_level_bytes(true);
     family.set_level_zero_file_num_compaction_trigger(LEVEL0_COMPACTION);
@@ -121,6 +113,21 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     family.set_compression_type(DBCompressionType::Lz4);
     family.set_bottommost_compression_type(DBCompressionType::Zstd);
     family
+}
+
+/// The size at which a memtable of the keyspace is sealed.
+pub(super) fn memtable_bytes(keyspace: Keyspace, options: &StorageOptions) -> usize {
+    let memtable = usize::try_from(options.memtable_bytes).unwrap_or(64 * MIB);
+    match keyspace {
+        Keyspace::Documents | Keyspace::Indexes => memtable,
+        // Small and rarely written, or the same few keys over and over.
+        Keyspace::Meta | Keyspace::Internal => memtable.min(16 * MIB),
+    }
+}
+
+/// What RocksDB bounds its log to, where the governor keeps it to `journal_bytes_max`.
+pub(super) fn journal_limit(journal_bytes_max: u64) -> u64 {
+    JOURNAL_HEADROOM * journal_bytes_max
 }
 
 fn table_options(cache: &Cache) -> BlockBasedOptions {

@@ -1,6 +1,6 @@
 //! What RocksDB's C interface offers and the crate does not wrap: sizes that count memtables, and events.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,6 +9,8 @@ use rocksdb::{AsColumnFamilyRef, AsRawPtr, ColumnFamily, DB, Options};
 
 use super::errors::says_no_space;
 use crate::engine::RangeBytes;
+use crate::keyspace::Keyspace;
+use crate::pipeline::turn::commits_are_deferred;
 
 const MEMTABLES: u8 = ffi::rocksdb_size_approximation_flags_include_memtable as u8;
 const TABLES: u8 = ffi::rocksdb_size_approximation_flags_include_files as u8;
@@ -60,6 +62,43 @@ pub(super) fn spare_disk(options: &mut Options) {
     }
 }
 
+/// Sets the memtable of a column family aside and has it flushed in the background.
+pub(super) fn seal(rocks: &DB, family: &ColumnFamily) -> Result<(), String> {
+    let mut error = std::ptr::null_mut();
+    // SAFETY: the database and the column family are borrowed; the options live until they are given back.
+    unsafe {
+        let options = ffi::rocksdb_flushoptions_create();
+        ffi::rocksdb_flushoptions_set_wait(options, 0);
+        // Otherwise it waits until no limit is near, and writers with it.
+        ffi::rocksdb_flushoptions_set_allow_write_stall(options, 1);
+        ffi::rocksdb_flush_cf(rocks.as_raw_ptr(), options, family.inner(), &raw mut error);
+        ffi::rocksdb_flushoptions_destroy(options);
+    }
+    take_text(error).map_or(Ok(()), Err)
+}
+
+/// Changes options of a database that is open; it writes them to its file of options.
+pub(super) fn set_options(rocks: &DB, options: &[(&str, &str)]) -> Result<(), String> {
+    let text = |text: &str| CString::new(text).map_err(|error| error.to_string());
+    let names = options.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>, _>>()?;
+    let values = options.iter().map(|(_, value)| text(value)).collect::<Result<Vec<_>, _>>()?;
+    let name_pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+    let value_pointers: Vec<_> = values.iter().map(|value| value.as_ptr()).collect();
+    let count = i32::try_from(options.len()).map_err(|error| error.to_string())?;
+    let mut error = std::ptr::null_mut();
+    // SAFETY: the database is borrowed; both arrays have as many texts as announced.
+    unsafe {
+        ffi::rocksdb_set_db_options(
+            rocks.as_raw_ptr(),
+            count,
+            name_pointers.as_ptr(),
+            value_pointers.as_ptr(),
+            &raw mut error,
+        );
+    }
+    take_text(error).map_or(Ok(()), Err)
+}
+
 /// Ends compactions that were asked for, now and from now on.
 pub(super) fn disable_manual_compaction(rocks: &DB) {
     // SAFETY: the database is borrowed.
@@ -89,6 +128,10 @@ pub(super) fn verify_checksums(rocks: &DB) -> Result<(), String> {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     flushes: AtomicU64,
+    /// Memtables sealed, in the order of `Keyspace::ALL`.
+    seals: [AtomicU64; Keyspace::ALL.len()],
+    /// Those that a thread with deferred commits sealed: an event loop.
+    seals_on_loops: AtomicU64,
     /// A compaction has found the disk full.
     starved: AtomicBool,
     /// A flush or a write has, and RocksDB refuses writes until it has recovered.
@@ -125,6 +168,16 @@ impl Events {
     /// Memtables written to table files.
     pub(super) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// Memtables sealed, in the order of [`Keyspace::ALL`].
+    pub(super) fn seals(&self) -> [u64; Keyspace::ALL.len()] {
+        self.seals.each_ref().map(|seals| seals.load(Ordering::Relaxed))
+    }
+
+    /// Those that an event loop sealed in its own write.
+    pub(super) fn seals_on_loops(&self) -> u64 {
+        self.seals_on_loops.load(Ordering::Relaxed)
     }
 
     /// Whether a compaction has found the disk full since the last call.
@@ -213,7 +266,22 @@ unsafe extern "C" fn stall_conditions_changed(
 ) {
 }
 
-unsafe extern "C" fn memtable_sealed(_state: *mut c_void, _memtable: *const ffi::rocksdb_memtableinfo_t) {}
+unsafe extern "C" fn memtable_sealed(state: *mut c_void, memtable: *const ffi::rocksdb_memtableinfo_t) {
+    let mut length = 0;
+    // SAFETY: the listener holds its share of the events until `forget`; the name is valid during this call.
+    let (events, name) = unsafe {
+        let name = ffi::rocksdb_memtableinfo_cf_name(memtable, &raw mut length);
+        (&*state.cast::<Events>(), std::slice::from_raw_parts(name.cast::<u8>(), length))
+    };
+    let keyspace = Keyspace::ALL.iter().position(|keyspace| keyspace.name().as_bytes() == name);
+    if let Some(seals) = keyspace.and_then(|keyspace| events.seals.get(keyspace)) {
+        seals.fetch_add(1, Ordering::Relaxed);
+    }
+    // RocksDB tells it on the thread that has sealed.
+    if commits_are_deferred() {
+        events.seals_on_loops.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Takes over an error text of RocksDB's.
 fn take_text(text: *mut c_char) -> Option<String> {

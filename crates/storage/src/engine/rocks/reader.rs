@@ -107,7 +107,12 @@ impl EngineReader for RocksReader {
         // SAFETY: `pin` puts the slice beside a share of the database that outlives it.
         let rocks = unsafe { extend(&self.database) };
         let family = self.database.family(keyspace);
+        let latency = self.database.latency.get().filter(|_| tier == ReadTier::Any);
+        let began = latency.and_then(|latency| latency.begin_read());
         let slice = rocks.get_pinned_cf_opt(family, key, self.options(tier));
+        if let Some(latency) = latency {
+            latency.end_read(began);
+        }
         let told = |error| self.database.tell_damage(keyspace, Some(key), storage_error(error));
         let slice = slice.map_err(told)?;
         Ok(slice.map(|slice| self.pin(slice)))

@@ -1,10 +1,13 @@
 //! RocksDB's figures: properties of column families and tickers.
 
+use std::sync::atomic::Ordering;
+
 use rocksdb::properties as property;
 use rocksdb::statistics::Ticker;
 
 use super::Database;
-use crate::engine::{EngineStatistics, Pressure};
+use super::options;
+use crate::engine::{EngineStatistics, MemtableState, Memtables, Pressure};
 use crate::keyspace::Keyspace;
 
 impl Database {
@@ -38,12 +41,28 @@ impl Database {
         }
     }
 
+    pub(super) fn memtables(&self) -> Memtables {
+        let seals = self.events.seals();
+        let mut memtables = Memtables { journal_bytes: self.seals.journal_bytes(), ..Memtables::default() };
+        for ((keyspace, memtable), sealed) in Keyspace::ALL.into_iter().zip(&mut memtables.of).zip(seals) {
+            *memtable = MemtableState {
+                active_bytes: self.property(keyspace, property::CUR_SIZE_ACTIVE_MEM_TABLE),
+                active_entries: self.property(keyspace, property::NUM_ENTRIES_ACTIVE_MEM_TABLE),
+                full_bytes: options::memtable_bytes(keyspace, &self.storage_options) as u64,
+                immutables: self.property(keyspace, property::NUM_IMMUTABLE_MEM_TABLE),
+                sealed,
+            };
+        }
+        self.seals.looked();
+        memtables
+    }
+
     pub(super) fn statistics(&self) -> EngineStatistics {
         let ticker =
             |ticker: Ticker| if self.counts_tickers { self.options.get_ticker_count(ticker) } else { 0 };
         EngineStatistics {
             engine: "rocksdb",
-            cache_capacity_bytes: self.cache_bytes,
+            cache_capacity_bytes: self.cache_bytes.load(Ordering::Relaxed),
             cache_usage_bytes: self.cache.get_usage() as u64,
             cache_pinned_bytes: self.cache.get_pinned_usage() as u64,
             cache_hits: ticker(Ticker::BlockCacheHit),
@@ -75,6 +94,11 @@ impl Database {
             bytes_written: ticker(Ticker::BytesWritten),
             bytes_read: ticker(Ticker::BytesRead),
             stall_us: ticker(Ticker::StallMicros),
+            seals: self.events.seals().iter().sum(),
+            seals_on_loops: self.events.seals_on_loops(),
+            seal_us_max: self.seals.us_max(),
+            turned_back: self.seals.turned_back(),
+            io_rate: self.limiter.bytes_per_second(),
         }
     }
 }

@@ -1,0 +1,90 @@
+//! A store's options that change while it is open, and what the budget tells of itself.
+
+use std::sync::Arc;
+
+use super::Hurry;
+use crate::knobs::StorageKnobs;
+use crate::options::StorageOptions;
+use crate::statistics::BudgetStatistics;
+use crate::store::{Store, StoreInner};
+
+impl Store {
+    /// Notes what the options would be by default, for statistics; once.
+    pub fn note_default_knobs(&self, knobs: StorageKnobs) {
+        let _ = self.inner.default_knobs.set(knobs);
+    }
+
+    /// The options in force that can change while the store is open.
+    pub fn knobs(&self) -> StorageKnobs {
+        self.inner.knobs()
+    }
+
+    /// Changes them. They count at once, but for the sizes of the caches and of the log, which a thread of
+    /// its own brings into effect; on a small file system the log stays within what suits it.
+    ///
+    /// # Errors
+    /// When they contradict each other, in a sentence. Nothing has changed then.
+    pub fn set_knobs(&self, mut knobs: StorageKnobs) -> Result<(), String> {
+        knobs.validate()?;
+        let inner = &self.inner;
+        let disk_bytes = inner.space.statistics().total_bytes;
+        if disk_bytes > 0 {
+            let fitting = StorageOptions::journal_bytes_fitting(disk_bytes, inner.memtable_bytes);
+            knobs.journal_bytes_max = knobs.journal_bytes_max.min(fitting);
+        }
+        let before = std::mem::replace(&mut *inner.knobs.lock(), knobs);
+        inner.latency.set_target(knobs.latency_target);
+        inner.signal.written();
+        let sizes = |knobs: StorageKnobs| (knobs.cache_bytes, knobs.row_cache_bytes, knobs.journal_bytes_max);
+        if sizes(before) == sizes(knobs) {
+            return Ok(());
+        }
+        let store = Arc::clone(&self.inner);
+        let started =
+            std::thread::Builder::new().name("heddle-settings".into()).spawn(move || store.resize());
+        started.map(drop).map_err(|error| format!("no thread can be started that changes the sizes: {error}"))
+    }
+}
+
+impl StoreInner {
+    pub(crate) fn knobs(&self) -> StorageKnobs {
+        *self.knobs.lock()
+    }
+
+    /// Flush and compaction get all there is until the guard goes.
+    pub(crate) fn hurry(&self) -> Hurry<'_> {
+        let hurry = self.budget.hurry();
+        self.signal.written();
+        hurry
+    }
+
+    /// Brings the sizes in force into effect. One at a time, the last one counts.
+    fn resize(&self) {
+        let _one_at_a_time = self.resizing.lock();
+        let knobs = self.knobs();
+        if let Some(rows) = &self.rows {
+            rows.resize(knobs.row_cache_bytes);
+        }
+        if let Err(error) = self.engine.resize(knobs.cache_bytes, knobs.journal_bytes_max) {
+            tracing::warn!(%error, ?knobs, "the sizes of cache and log could not be changed");
+        }
+    }
+
+    pub(crate) fn budget_statistics(&self) -> BudgetStatistics {
+        let (rates, recovery) = (self.budget.rates(), *self.recovery.lock());
+        let (late, squeezed) = self.latency.figures();
+        BudgetStatistics {
+            bytes_per_second: rates.total,
+            engine_bytes_per_second: rates.engine,
+            debt: rates.debt,
+            squeeze: rates.squeeze,
+            reason: rates.reason,
+            late,
+            squeezed,
+            replay_bytes: recovery.journal_bytes,
+            oldest_unflushed: recovery.oldest_at.map(ambient::elapsed),
+            knobs: self.knobs(),
+            default_knobs: self.default_knobs.get().copied().unwrap_or_else(|| self.knobs()),
+        }
+    }
+}

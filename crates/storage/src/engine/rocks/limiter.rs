@@ -1,0 +1,90 @@
+//! RocksDB's rate limiter, whose rate can change: how fast flush and compaction write.
+
+use librocksdb_sys as ffi;
+use rocksdb::{AsRawPtr, Options};
+
+/// Bytes are handed out in steps of so many microseconds: small ones, so that the disk gets an even stream.
+const REFILL_US: i64 = 20_000;
+/// Of so many turns, compaction gets one before a flush that waits.
+const FAIRNESS: i32 = 10;
+
+unsafe extern "C" {
+    fn heddle_limiter_set_rate(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes_per_second: i64);
+    fn heddle_limiter_rate(limiter: *const ffi::rocksdb_ratelimiter_t) -> i64;
+}
+
+/// The limiter and this share of it; the database has another one.
+pub(super) struct RateLimiter(*mut ffi::rocksdb_ratelimiter_t);
+
+// SAFETY: the object is a shared pointer that is only read here, and the limiter behind it has a lock of its
+// own.
+unsafe impl Send for RateLimiter {}
+// SAFETY: as above.
+unsafe impl Sync for RateLimiter {}
+
+impl RateLimiter {
+    /// Has the database that is opened with these options write no faster.
+    ///
+    /// # Panics
+    /// When RocksDB's limiter is not what `limiter.cc` takes it for: nothing has been opened yet.
+    pub(super) fn install(options: &mut Options, bytes_per_second: u64) -> RateLimiter {
+        let rate = rate(bytes_per_second);
+        // SAFETY: the options are borrowed and take a share of the limiter; this one is given back in `drop`.
+        let limiter = unsafe {
+            let limiter = ffi::rocksdb_ratelimiter_create(rate, REFILL_US, FAIRNESS);
+            ffi::rocksdb_options_set_ratelimiter(options.as_raw_ptr(), limiter);
+            RateLimiter(limiter)
+        };
+        assert_eq!(
+            limiter.bytes_per_second(),
+            rate as u64,
+            "RocksDB's limiter tells another rate than it got"
+        );
+        for probed in [rate as u64 / 2 + 1, rate as u64] {
+            limiter.set(probed);
+            assert_eq!(limiter.bytes_per_second(), probed, "the rate of RocksDB's limiter does not change");
+        }
+        limiter
+    }
+
+    /// Changes the rate; it counts from the next step on.
+    pub(super) fn set(&self, bytes_per_second: u64) {
+        // SAFETY: the limiter lives as long as `self`; the rate is positive.
+        unsafe { heddle_limiter_set_rate(self.0, rate(bytes_per_second)) };
+    }
+
+    pub(super) fn bytes_per_second(&self) -> u64 {
+        // SAFETY: the limiter lives as long as `self`.
+        unsafe { heddle_limiter_rate(self.0) }.unsigned_abs()
+    }
+}
+
+impl Drop for RateLimiter {
+    fn drop(&mut self) {
+        // SAFETY: `install` has made it, and nobody uses this share of it any more.
+        unsafe { ffi::rocksdb_ratelimiter_destroy(self.0) };
+    }
+}
+
+/// RocksDB takes positive rates. One that nothing reaches is none; it is far from where products overflow.
+fn rate(bytes_per_second: u64) -> i64 {
+    match bytes_per_second {
+        0 => 1 << 40,
+        bytes => i64::try_from(bytes).unwrap_or(i64::MAX).min(1 << 40),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_changes() {
+        let limiter = RateLimiter::install(&mut Options::default(), 64 << 20);
+        assert_eq!(limiter.bytes_per_second(), 64 << 20);
+        limiter.set(1 << 20);
+        assert_eq!(limiter.bytes_per_second(), 1 << 20);
+        limiter.set(0);
+        assert_eq!(limiter.bytes_per_second(), 1 << 40, "no limit");
+    }
+}
