@@ -117,7 +117,7 @@ impl Store {
         let options = options.fitted_to(disk.room().map_err(unreadable)?.total);
         let space = Space::of(Arc::new(disk), &options).map_err(unreadable)?;
         space.before_open().map_err(unreadable)?;
-        tell_damage(&directory);
+        look_at_journals(&directory)?;
         let open = || {
             let spare_disk = space.state() != SpaceState::Normal;
             RocksEngine::open(&directory.engine_path(), &options, directory.is_new(), spare_disk)
@@ -514,17 +514,23 @@ impl Store {
 
 /// Tells of damage that does not keep the store from being opened: of what is replayed no further, and of
 /// what nobody needs.
-fn tell_damage(directory: &DataDirectory) {
+fn look_at_journals(directory: &DataDirectory) -> Result<(), OpenError> {
     let engine = directory.engine_path();
     if directory.is_new() {
-        return;
+        return Ok(());
     }
     let mut found = Vec::new();
     let read = rocks::text_files::check(&engine, &mut found)
-        .and_then(|()| rocks::examine::damaged_journals(&engine))
-        .map(|journals| found.extend(journals));
-    if let Err(error) = read {
-        tracing::warn!(%error, path = %engine.display(), "files could not be checked before the start");
+        .and_then(|()| rocks::examine::journals_to_replay(&engine));
+    let mut begin_late = false;
+    match read {
+        Ok(journals) => {
+            found.extend(journals.defects);
+            begin_late = journals.begin_late;
+        }
+        Err(error) => {
+            tracing::warn!(%error, path = %engine.display(), "files could not be checked before the start");
+        }
     }
     for FileDefect { file, defect, is_harmless, .. } in &found {
         match is_harmless {
@@ -533,6 +539,12 @@ fn tell_damage(directory: &DataDirectory) {
                 tracing::error!(file, defect, "a file is damaged: what cannot be read of it is left out")
             }
         }
+    }
+    match found.into_iter().find(|defect| begin_late && !defect.is_harmless) {
+        Some(FileDefect { file, defect, .. }) => {
+            Err(OpenError::Corrupt { path: directory.path().to_owned(), detail: format!("{file}: {defect}") })
+        }
+        None => Ok(()),
     }
 }
 

@@ -147,6 +147,53 @@ fn a_flipped_byte_in_any_file_is_found_and_never_served() {
     assert!(found(&path).is_empty(), "all is whole again");
 }
 
+/// How many index entries are read, or why not all.
+fn entries(path: &Path) -> Result<u32, String> {
+    let store = Store::open(path, &StorageOptions::small()).map_err(|error| error.to_string())?;
+    let view = store.read_view();
+    let mut cursor = view.cursor(Keyspace::Indexes, KeyRange::all(), Direction::Forward).unwrap();
+    let mut read = 0;
+    while let Some((_, value)) = cursor.next().map_err(|error| error.to_string())? {
+        assert_eq!(value, b"entry");
+        read += 1;
+    }
+    Ok(read)
+}
+
+#[test]
+fn a_file_that_is_cut_or_gone_is_found_and_a_start_refused_or_nothing_lost() {
+    let directory = killed();
+    let path = directory.path().join("left");
+    let started = directory.path().join("started");
+    for file in files(&path) {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        let whole = std::fs::read(&file).unwrap();
+        let lengths = [0, 1, whole.len() / 2, whole.len().saturating_sub(1)];
+        for length in lengths.into_iter().map(Some).chain([None]) {
+            match length {
+                Some(length) => std::fs::write(&file, &whole[..length]).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            let what =
+                length.map_or("gone".to_owned(), |length| format!("cut to {length} of {}", whole.len()));
+            let is_found = found(&path).iter().any(|defect| !defect.is_harmless);
+            for count in [read_all, entries] {
+                copy(&path, &started);
+                if let Ok(read) = count(&started) {
+                    assert_eq!(read, DOCUMENTS, "{name} is {what}: something is missing and nobody says so");
+                }
+                std::fs::remove_dir_all(&started).unwrap();
+            }
+            // The engine makes some anew; without a mark less is known, and nothing is lost.
+            let is_data = ["MANIFEST", "CURRENT", "FORMAT"].iter().any(|kind| name.starts_with(kind));
+            if is_data || name.ends_with(".sst") || name.ends_with(".log") {
+                assert!(is_found, "{name} is {what}, and the check does not find it");
+            }
+            std::fs::write(&file, &whole).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_missing_file_is_found() {
     let directory = killed();

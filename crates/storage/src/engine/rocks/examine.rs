@@ -48,23 +48,50 @@ pub(crate) fn examine<E: From<io::Error>>(
         look(&table_name(*number))?;
         check_table(engine, scratch, &log, (*number, table), look, found)?;
     }
-    let mut sequence = log.last_sequence;
-    let oldest = log.log_numbers.values().copied().min().unwrap_or(0);
+    for (number, path) in journals_of(engine)? {
+        if is_replayed(&log, number) {
+            look(&file_name(&path))?;
+        }
+    }
+    let journals = read_journals(engine, &log)?;
+    found.extend(journals.defects);
+    Ok(EngineFacts { sequence: journals.newest.max(log.last_sequence) })
+}
+
+/// Whether something of a journal may not be in tables yet.
+fn is_replayed(log: &VersionLog, journal: u64) -> bool {
+    journal >= log.log_numbers.values().copied().min().unwrap_or(0)
+}
+
+/// What the journals of a database say.
+pub(crate) struct Journals {
+    /// The last write in them that can be read.
+    pub(super) newest: u64,
+    /// They begin behind what the MANIFEST knows to be in tables: something in between is gone.
+    pub(crate) begin_late: bool,
+    pub(crate) defects: Vec<FileDefect>,
+}
+
+/// Reads the journals that are replayed.
+pub(super) fn read_journals(engine: &Path, log: &VersionLog) -> io::Result<Journals> {
+    let mut journals = Journals { newest: 0, begin_late: false, defects: Vec::new() };
     let mut before: Option<u64> = None;
-    for (_, path) in journals_of(engine)?.into_iter().filter(|(number, _)| *number >= oldest) {
-        look(&file_name(&path))?;
+    for (_, path) in journals_of(engine)?.into_iter().filter(|(number, _)| is_replayed(log, *number)) {
         let journal = read_journal(&path)?;
-        found.extend(journal.defects);
-        if let (Some(before), Some(first)) = (before, journal.first)
-            && first > before + 1
+        journals.defects.extend(journal.defects);
+        if let Some(first) = journal.first
+            && first > before.unwrap_or(log.last_sequence) + 1
         {
-            let defect = format!("it begins with write {first}, the journal before it ends with {before}");
-            found.push(FileDefect::new(&file_name(&path), defect));
+            let what = if before.is_some() { "the journal before it ends with" } else { "tables end with" };
+            let end = before.unwrap_or(log.last_sequence);
+            let defect = format!("it begins with write {first}, {what} {end}");
+            journals.defects.push(FileDefect::new(&file_name(&path), defect));
+            journals.begin_late |= before.is_none();
         }
         before = journal.last.or(before);
-        sequence = sequence.max(journal.last.unwrap_or(0));
+        journals.newest = journals.newest.max(journal.last.unwrap_or(0));
     }
-    Ok(EngineFacts { sequence })
+    Ok(journals)
 }
 
 pub(super) fn file_name(path: &Path) -> String {
@@ -236,16 +263,16 @@ fn writes_of(record: &[u8]) -> Option<(u64, u64)> {
     Some((first, (first + u64::from(count)).saturating_sub(1)))
 }
 
-/// The journals that a start is about to replay, as far as something is wrong with them.
+/// The journals that a start is about to replay.
 ///
 /// # Errors
 /// What the file system says.
-pub(crate) fn damaged_journals(engine: &Path) -> io::Result<Vec<FileDefect>> {
-    let mut found = Vec::new();
-    for (_, path) in journals_of(engine)? {
-        found.extend(read_journal(&path)?.defects);
-    }
-    Ok(found)
+pub(crate) fn journals_to_replay(engine: &Path) -> io::Result<Journals> {
+    let log = match manifest_of(engine)? {
+        Some(manifest) => VersionLog::read(&manifest)?,
+        None => VersionLog::default(),
+    };
+    read_journals(engine, &log)
 }
 
 /// The checksum of each table as it was written, by the name of its file, where the engine has noted it.
