@@ -82,8 +82,8 @@ static void change(void) {
 static int identify(int directory, const char *path, int flags, char *id, mode_t *mode) {
     struct statx found;
     if (statx(directory, path, flags, STATX_BASIC_STATS | STATX_BTIME, &found)) return -1;
-    snprintf(id, ID, "%llx-%llx-%x", (unsigned long long)found.stx_ino, (unsigned long long)found.stx_btime.tv_sec,
-             found.stx_btime.tv_nsec);
+    unsigned long long number = found.stx_ino, born = found.stx_btime.tv_sec;
+    snprintf(id, ID, "%llx-%llx-%x", number, born, found.stx_btime.tv_nsec);
     *mode = found.stx_mode;
     return 0;
 }
@@ -118,7 +118,8 @@ static void opened(int fd, int flags) {
     mode_t mode;
     int saved = errno;
     of_fd[fd] = NULL;
-    if (path_of(fd, path) && !identify(fd, "", AT_EMPTY_PATH, id, &mode) && (S_ISREG(mode) || S_ISDIR(mode))) {
+    int is_inside = path_of(fd, path) && !identify(fd, "", AT_EMPTY_PATH, id, &mode);
+    if (is_inside && (S_ISREG(mode) || S_ISDIR(mode))) {
         pthread_mutex_lock(&lock);
         of_fd[fd] = entry(id, S_ISDIR(mode));
         if (flags & O_TRUNC) of_fd[fd]->is_cut = 1;
@@ -157,7 +158,8 @@ static void written(int fd, ssize_t count) {
 static void keep_bytes(const char *path, struct file *file, off_t from, off_t to, int is_cut) {
     char target[2 * PATH_MAX];
     snprintf(target, sizeof target, "%s/f%s", mirror, file->id);
-    int in = REAL(open)(path, O_RDONLY | O_CLOEXEC), out = REAL(open)(target, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int in = REAL(open)(path, O_RDONLY | O_CLOEXEC);
+    int out = REAL(open)(target, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     char *buffer = malloc(1 << 16);
     while (in >= 0 && from < to) {
         ssize_t got = pread(in, buffer, to - from < 1 << 16 ? to - from : 1 << 16, from);
@@ -174,9 +176,11 @@ static void keep_bytes(const char *path, struct file *file, off_t from, off_t to
 static void keep_names(const char *path, int is_deep);
 
 static void keep_name(int directory, const char *path, const char *name, const char *of, int is_deep) {
-    char id[ID], target[3 * PATH_MAX], own[2 * PATH_MAX], draft[2 * PATH_MAX], symbol[ID + 2], below[2 * PATH_MAX];
+    char id[ID], symbol[ID + 2], target[3 * PATH_MAX];
+    char own[2 * PATH_MAX], draft[2 * PATH_MAX], below[2 * PATH_MAX];
     mode_t mode;
-    if (identify(directory, name, AT_SYMLINK_NOFOLLOW, id, &mode) || !(S_ISREG(mode) || S_ISDIR(mode))) return;
+    if (identify(directory, name, AT_SYMLINK_NOFOLLOW, id, &mode)) return;
+    if (!S_ISREG(mode) && !S_ISDIR(mode)) return;
     snprintf(target, sizeof target, "%s/d%s/%s", mirror, of, name);
     snprintf(own, sizeof own, "%s/%c%s", mirror, S_ISDIR(mode) ? 'd' : 'f', id);
     snprintf(draft, sizeof draft, "%s/draft", mirror);
@@ -217,7 +221,8 @@ static void keep_names(const char *path, int is_deep) {
     DIR *kept = opendir(target);
     for (struct dirent *found; kept && (found = readdir(kept));) {
         struct stat there;
-        if (fstatat(dirfd(directory), found->d_name, &there, AT_SYMLINK_NOFOLLOW)) unlinkat(dirfd(kept), found->d_name, 0);
+        if (fstatat(dirfd(directory), found->d_name, &there, AT_SYMLINK_NOFOLLOW))
+            REAL(unlinkat)(dirfd(kept), found->d_name, 0);
     }
     if (kept) closedir(kept);
     closedir(directory);
@@ -225,9 +230,11 @@ static void keep_names(const char *path, int is_deep) {
 
 static int is_ignored(const char *path, int is_directory) {
     size_t length = strlen(path);
-    int is_log = length > 4 && !strcmp(path + length - 4, ".log"), is_table = length > 4 && !strcmp(path + length - 4, ".sst");
-    return (!strcmp(ignored, "journal") && is_log) || (!strcmp(ignored, "tables") && is_table) ||
-           (!strcmp(ignored, "manifest") && strstr(path, "/MANIFEST-")) || (!strcmp(ignored, "directories") && is_directory);
+    const char *ending = length > 4 ? path + length - 4 : path;
+    return (!strcmp(ignored, "journal") && !strcmp(ending, ".log")) ||
+           (!strcmp(ignored, "tables") && !strcmp(ending, ".sst")) ||
+           (!strcmp(ignored, "manifest") && strstr(path, "/MANIFEST-")) ||
+           (!strcmp(ignored, "directories") && is_directory);
 }
 
 /* Whether the mirror does it. */
@@ -276,7 +283,9 @@ __attribute__((constructor)) static void begin(void) {
     fclose(file);
 }
 
-static mode_t mode_of(int flags, va_list more) { return flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0; }
+static mode_t mode_of(int flags, va_list more) {
+    return flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+}
 
 #define OPEN(name)                                                        \
     int name(const char *path, int flags, ...) {                          \

@@ -9,7 +9,7 @@ import subprocess
 from server_process import Server
 
 SOURCE = pathlib.Path(__file__).with_name("power_loss.c")
-PAGE = 4096
+PAGE, SECTOR = 4096, 512
 
 
 def build(directory):
@@ -72,12 +72,16 @@ def after_loss(durable, live, random):
     tail = bytearray(written[len(durable) : random.randint(len(durable), len(written))])
     kind = random.choice(["torn", "zeros", "pages"])
     if kind == "zeros":
-        tail += bytes(random.randint(0, 2 * PAGE))
+        # The file has its size, and its last sectors have not come.
+        begin = random.randint(0, len(tail))
+        begin = max(begin - (len(durable) + begin) % SECTOR, 0)
+        tail[begin:] = bytes(len(tail) - begin + random.choice([0, 0, PAGE]))
     if kind == "pages":
         # Written back in any order: some pages are there, others are zeros.
-        for begin in range(-len(durable) % PAGE, len(tail), PAGE):
+        for begin in range(-(len(durable) % PAGE), len(tail), PAGE):
             if random.random() < 0.5:
-                tail[begin : begin + PAGE] = bytes(len(tail[begin : begin + PAGE]))
+                first = max(begin, 0)
+                tail[first : begin + PAGE] = bytes(len(tail[first : begin + PAGE]))
     return durable + bytes(tail)
 
 

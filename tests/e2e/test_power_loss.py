@@ -164,7 +164,7 @@ def test_what_was_synced_is_there_after_a_power_loss(library, tmp_path, pytestco
     assert sum(done.found.values()) > 20 * rounds, f"too little was written: {done.found}"
 
 
-@pytest.mark.parametrize("ignores", ["journal", "directories"])
+@pytest.mark.parametrize("ignores", ["journal", "directories", "tables", "manifest"])
 def test_a_sync_that_is_left_out_is_found(library, tmp_path, ignores):
     found = run_rounds(Rounds(library, tmp_path / "data", 1, ignores), 8)
     assert found is not None, f"syncs of {ignores} are left out, and nobody sees it"

@@ -1,4 +1,4 @@
-//! Backups of a store: taken while it is used, checked, restored; the check and the repair of a data directory.
+//! Backups of a store: taken while it is used, checked, restored; check and repair of a data directory.
 //!
 //! ```text
 //!  store ─▶ checkpoint (hard links) ─▶ DIR/incomplete-N/ ─▶ manifest, syncs ─▶ DIR/generation-N/

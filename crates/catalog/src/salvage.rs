@@ -237,12 +237,7 @@ impl Copy<'_> {
     }
 
     /// A document of a collection that nobody knows: by its `_id`, in a collection of a name that says so.
-    fn orphan(
-        &mut self,
-        id: CollectionId,
-        document_key: &[u8],
-        value: &[u8],
-    ) -> Result<(Vec<u8>, Vec<u8>, Vec<KeyAndValue>), String> {
+    fn orphan(&mut self, id: CollectionId, document_key: &[u8], value: &[u8]) -> Result<SalvagedRow, String> {
         let document = RawDocument::parse(value).map_err(|error| error.to_string())?;
         let value = with_leading_id(document).into_owned();
         let own = RawDocument::trusted(&value).get("_id").ok_or("it has no _id")?;
@@ -316,8 +311,8 @@ impl Copy<'_> {
             let of = &definition.namespace;
             if tally.older > 0 {
                 report.notes.push(format!(
-                    "{of}: {} documents lie within ranges that are lost: they may be older than what was there, \
-                    or had been deleted",
+                    "{of}: {} documents lie within ranges that are lost: they may be older than what was \
+                    there, or had been deleted",
                     tally.older
                 ));
             }
@@ -336,6 +331,8 @@ impl Copy<'_> {
 }
 
 type KeyAndValue = (Vec<u8>, Vec<u8>);
+/// A document's key and bytes, and its entries that are not made later.
+type SalvagedRow = (Vec<u8>, Vec<u8>, Vec<KeyAndValue>);
 
 /// The entries of `_id_`, where it has any.
 fn entries_by_id(

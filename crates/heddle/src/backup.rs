@@ -84,7 +84,7 @@ pub(crate) fn commands() -> [Command; 4] {
                 .help("Does not compare documents with indexes"),
         );
     let repair = Command::new("repair")
-        .about("Makes a data directory that no server uses anew of what can be read of it, and lists what is lost")
+        .about("Makes a data directory anew of what can be read of it, and lists what is lost")
         .arg(directory(DBPATH, "The data directory").long(DBPATH).required(true))
         .arg(
             Arg::new(DRY_RUN)

@@ -231,7 +231,7 @@ impl Salvage {
     /// Opens what can be opened.
     ///
     /// # Errors
-    /// [`OpenError::Locked`]; [`OpenError::NewerVersion`]; [`OpenError::Corrupt`] where nothing can be opened.
+    /// [`OpenError::Locked`], [`OpenError::NewerVersion`]; [`OpenError::Corrupt`] where nothing can be read.
     pub fn open(path: &Path) -> Result<Salvage, OpenError> {
         let directory = DataDirectory::open_damaged(path)?;
         let unreadable = |source: io::Error| OpenError::Unreadable { path: path.to_owned(), source };

@@ -117,7 +117,7 @@ impl Store {
         let options = options.fitted_to(disk.room().map_err(unreadable)?.total);
         let space = Space::of(Arc::new(disk), &options).map_err(unreadable)?;
         space.before_open().map_err(unreadable)?;
-        look_at_journals(&directory)?;
+        look_before_start(&directory)?;
         let open = || {
             let spare_disk = space.state() != SpaceState::Normal;
             RocksEngine::open(&directory.engine_path(), &options, directory.is_new(), spare_disk)
@@ -513,25 +513,20 @@ impl Store {
 }
 
 /// Tells of damage that does not keep the store from being opened: of what is replayed no further, and of
-/// what nobody needs.
-fn look_at_journals(directory: &DataDirectory) -> Result<(), OpenError> {
+/// what nobody needs. Refuses to open it where something is lost and the engine does not see it.
+fn look_before_start(directory: &DataDirectory) -> Result<(), OpenError> {
     let engine = directory.engine_path();
     if directory.is_new() {
         return Ok(());
     }
     let mut found = Vec::new();
-    let read = rocks::text_files::check(&engine, &mut found)
-        .and_then(|()| rocks::examine::journals_to_replay(&engine));
-    let mut begin_late = false;
-    match read {
-        Ok(journals) => {
-            found.extend(journals.defects);
-            begin_late = journals.begin_late;
-        }
-        Err(error) => {
-            tracing::warn!(%error, path = %engine.display(), "files could not be checked before the start");
-        }
-    }
+    let looked = rocks::text_files::check(&engine, &mut found)
+        .and_then(|()| rocks::examine::before_start(&engine, directory.path()));
+    let facts = looked.unwrap_or_else(|error| {
+        tracing::warn!(%error, path = %engine.display(), "files could not be checked before the start");
+        rocks::examine::StartFacts::default()
+    });
+    found.extend(facts.journals);
     for FileDefect { file, defect, is_harmless, .. } in &found {
         match is_harmless {
             true => tracing::info!(file, defect, "the journal ends with a write that was not completed"),
@@ -540,7 +535,7 @@ fn look_at_journals(directory: &DataDirectory) -> Result<(), OpenError> {
             }
         }
     }
-    match found.into_iter().find(|defect| begin_late && !defect.is_harmless) {
+    match facts.forbids {
         Some(FileDefect { file, defect, .. }) => {
             Err(OpenError::Corrupt { path: directory.path().to_owned(), detail: format!("{file}: {defect}") })
         }

@@ -11,7 +11,8 @@ use std::io;
 use std::path::Path;
 
 use super::examine::{
-    Journals, damaged_tables, file_name, journals_of, keyspace_of, read_journals, whole_range,
+    Journals, damaged_tables, file_name, forgotten_tables, journals_of, keyspace_of, read_journals,
+    tables_in, whole_range,
 };
 use super::partial::{DamagedKeys, PartialDatabase, link};
 use super::version_log::{VersionLog, manifest_of, table_name};
@@ -59,7 +60,7 @@ impl RocksSalvage {
             None => VersionLog::default(),
         };
         let journals = read_journals(engine, &log).map_err(io)?;
-        let mut salvage = match reason_to_distrust(engine, &log, &journals, synced).map_err(io)? {
+        let mut salvage = match reason_to_distrust(engine, scratch, &log, &journals, synced).map_err(io)? {
             Some(reason) => Self::without_manifest(engine, scratch, reason)?,
             None => Self::with_manifest(engine, scratch, &log)?,
         };
@@ -188,19 +189,10 @@ impl RocksSalvage {
     }
 }
 
-/// The tables in a directory, by number.
-fn tables_in(engine: &Path) -> io::Result<BTreeSet<u64>> {
-    let mut tables = BTreeSet::new();
-    for entry in std::fs::read_dir(engine)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        tables.extend(name.strip_suffix(".sst").and_then(|number| number.parse::<u64>().ok()));
-    }
-    Ok(tables)
-}
-
 /// Why the MANIFEST does not tell which tables belong together; `None`: it does.
 fn reason_to_distrust(
     engine: &Path,
+    scratch: &Path,
     log: &VersionLog,
     journals: &Journals,
     synced: Option<u64>,
@@ -210,6 +202,9 @@ fn reason_to_distrust(
     }
     if log.families.len() < Keyspace::ALL.len() || log.damaged.iter().any(|part| !part.is_cut) {
         return Ok(Some("it is damaged"));
+    }
+    if !forgotten_tables(engine, scratch, log, journals)?.is_empty() {
+        return Ok(Some("its end is lost"));
     }
     // A table that it does not name is what a crash leaves, unless something else shows that it is cut.
     let there = tables_in(engine)?;
