@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-# Further ones: build, cluster, rounds, lint, fmt, bench, fuzz, clean-tests.
+# Further ones: build, cluster, rounds, power-rounds, lint, fmt, bench, fuzz, clean-tests.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -24,7 +24,7 @@ PACKAGES := build-essential ccache libclang-dev pkg-config
 TEST_PACKAGES := python3-venv openssl
 NODE_MAJOR := 20
 
-.PHONY: deps deps-test build run cluster test test-rust test-e2e rounds lint fmt bench fuzz clean-tests
+.PHONY: deps deps-test build run cluster test test-rust test-e2e rounds power-rounds lint fmt bench fuzz clean-tests
 
 # --- what is missing is installed, what is there is left alone --------------------------------------
 
@@ -98,6 +98,12 @@ ROUNDS ?= 500
 rounds: build deps-test
 	HEDDLE_BINARY=$(CURDIR)/target/release/heddle $(VENV)/bin/python -m pytest -q -s -p no:cacheprovider \
 		tests/e2e/test_fault_rounds.py --rounds $(ROUNDS) $(ARGS)
+
+# The long form of what is 10 rounds in `make test`: power losses of servers (tests/e2e/power_loss.c).
+POWER_ROUNDS ?= 200
+power-rounds: build deps-test
+	HEDDLE_BINARY=$(CURDIR)/target/release/heddle $(VENV)/bin/python -m pytest -q -s -p no:cacheprovider \
+		tests/e2e/test_power_loss.py --power-rounds $(POWER_ROUNDS) $(ARGS)
 
 lint: deps
 	$(call announce,debug)

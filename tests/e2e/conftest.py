@@ -8,6 +8,7 @@ from server_process import Server
 
 def pytest_addoption(parser):
     parser.addoption("--rounds", type=int, default=50, help="rounds of faults in test_fault_rounds.py")
+    parser.addoption("--power-rounds", type=int, default=10, help="power losses in test_power_loss.py")
     parser.addoption("--round-seed", type=int, default=1, help="where their random choices come from")
 
 

@@ -1,4 +1,4 @@
-//! Backups of a store: taken while it is used, checked, restored; and the check of a data directory.
+//! Backups of a store: taken while it is used, checked, restored; check and repair of a data directory.
 //!
 //! ```text
 //!  store ─▶ checkpoint (hard links) ─▶ DIR/incomplete-N/ ─▶ manifest, syncs ─▶ DIR/generation-N/
@@ -16,6 +16,7 @@
 //! * What has the name of a generation is whole and on the disk: it gets the name last.
 //! * Files that may be written to are copied, never linked.
 //! * Nothing that was restored is opened by a server before all of it is there.
+//! * A repair removes nothing: the old files are moved when the new ones are whole.
 //!
 //! # Not here
 //!
@@ -23,6 +24,9 @@
 
 mod check;
 mod manifest;
+mod repair;
+#[cfg(test)]
+mod repair_tests;
 mod restore;
 mod take;
 #[cfg(test)]
@@ -30,6 +34,7 @@ mod tests;
 
 pub use check::{CheckReport, check_backup, check_data};
 pub use manifest::{BackupManifest, BackupPlace, ManifestFile};
+pub use repair::{RepairReport, RepairRequest, describe_defect, repair};
 pub use restore::{RestoreReport, restore};
 pub use take::{BackupProgress, BackupReport, BackupRequest, remove_unfinished, take};
 

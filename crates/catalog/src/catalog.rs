@@ -42,7 +42,7 @@ pub struct DropReport {
 }
 
 /// A collection that gets another name.
-struct Renamed<'r> {
+pub(crate) struct Renamed<'r> {
     collection: &'r Arc<Collection>,
     from: &'r Namespace,
     /// With the new name.
@@ -311,7 +311,7 @@ impl Catalog {
     }
 
     /// Drops these names and renames a collection, in one unit. The caller holds the catalog's latch.
-    async fn drop_entries(
+    pub(crate) async fn drop_entries(
         &self,
         context: &OperationContext<'_>,
         entries: Vec<(Namespace, CatalogEntry)>,

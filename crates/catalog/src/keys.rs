@@ -26,6 +26,12 @@ pub(crate) fn record_key(collection: CollectionId) -> [u8; 5] {
     [RECORD_TAG, b0, b1, b2, b3]
 }
 
+/// The collection whose record has this key in `Keyspace::Meta`.
+pub(crate) fn record_id(key: &[u8]) -> Option<CollectionId> {
+    let id = key.strip_prefix(&[RECORD_TAG])?;
+    Some(u32::from_be_bytes(id.try_into().ok()?))
+}
+
 /// All collection records.
 pub(crate) fn record_range() -> KeyRange {
     KeyRange::prefix([RECORD_TAG])

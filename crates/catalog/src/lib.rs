@@ -55,6 +55,7 @@ mod oplog;
 mod options;
 mod past;
 mod read;
+mod salvage;
 mod state;
 mod statistics;
 #[cfg(test)]
@@ -78,6 +79,7 @@ pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database,
 pub use operation::{OperationContext, Receipts, Writer};
 pub use options::{CappedLimits, CollectionOptions, ValidationAction, ValidationLevel, ViewOptions};
 pub use read::{DocumentCursor, EncodedRange, IndexCursor};
+pub use salvage::{SalvageReport, copy_salvaged};
 pub use state::{CatalogEntry, CatalogState, NameCounts};
 pub use statistics::{CollectionStatistics, IndexSize};
 pub use validate::{IndexValidation, ValidationReport};

@@ -99,6 +99,23 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// Removes the oplog of data that are to be nobody's any more.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn remove_oplog(&self, context: &OperationContext<'_>) -> Result<(), CatalogError> {
+        let _guard = self.begin_change(context).await?;
+        let namespace = namespace();
+        match self.entry(namespace.database(), namespace.collection()) {
+            Some(entry) if entry.is_oplog() => {
+                self.drop_entries(context, vec![(namespace, entry)], None).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Collection {
     /// Puts documents under record ids that are not taken.
     pub fn put_records<'d>(

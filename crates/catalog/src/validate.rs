@@ -237,7 +237,8 @@ impl Collection {
     }
 }
 
-fn check_one<'v>(
+/// Whether a document is one, and where it belongs.
+pub(crate) fn check_one<'v>(
     definition: &CollectionDefinition,
     document_key: &[u8],
     value: &'v [u8],

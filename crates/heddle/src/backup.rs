@@ -1,8 +1,8 @@
-//! `heddle backup`, `heddle restore` and `heddle check`.
+//! `heddle backup`, `heddle restore`, `heddle check` and `heddle repair`.
 
 use crate::server_uri::{ServerUriError, URI, host_of, uri_argument};
 use crate::{EXIT_OPTIONS, fail};
-use backup::{CheckReport, check_backup, check_data, restore};
+use backup::{CheckReport, RepairRequest, check_backup, check_data, describe_defect, repair, restore};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use document::{Document, DocumentBuf, RawValue, doc};
 use replication::network::{NetworkOptions, TcpPeers};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use storage::{FileDefect, StorageOptions};
+use storage::StorageOptions;
 
 const DIRECTORY: &str = "directory";
 const KEEP: &str = "keep";
@@ -24,6 +24,8 @@ const GENERATION: &str = "generation";
 const DBPATH: &str = "dbpath";
 const BACKUP: &str = "backup";
 const FILES_ONLY: &str = "filesOnly";
+const DRY_RUN: &str = "dryRun";
+const LEAVE_SET: &str = "leaveSet";
 
 /// A backup may take days.
 const BACKUP_LIMIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -32,6 +34,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Exit status where something is damaged.
 const EXIT_DAMAGED: u8 = 1;
+/// Exit status where nothing was repaired.
+const EXIT_NOT_REPAIRED: u8 = 2;
 
 fn directory(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name("DIR").value_parser(value_parser!(PathBuf)).help(help)
@@ -46,7 +50,7 @@ fn generation() -> Arg {
 }
 
 /// The subcommands.
-pub(crate) fn commands() -> [Command; 3] {
+pub(crate) fn commands() -> [Command; 4] {
     let backup = Command::new("backup")
         .about("Backs a running server's data up into a directory on its machine; only what is new is copied")
         .arg(directory(DIRECTORY, "Where the backups are, on the server's machine").required(true))
@@ -79,7 +83,23 @@ pub(crate) fn commands() -> [Command; 3] {
                 .action(ArgAction::SetTrue)
                 .help("Does not compare documents with indexes"),
         );
-    [backup, restore, check]
+    let repair = Command::new("repair")
+        .about("Makes a data directory anew of what can be read of it, and lists what is lost")
+        .arg(directory(DBPATH, "The data directory").long(DBPATH).required(true))
+        .arg(
+            Arg::new(DRY_RUN)
+                .long(DRY_RUN)
+                .alias("dry-run")
+                .action(ArgAction::SetTrue)
+                .help("Only tells what would be lost"),
+        )
+        .arg(
+            Arg::new(LEAVE_SET)
+                .long(LEAVE_SET)
+                .action(ArgAction::SetTrue)
+                .help("Makes a member's data, of which something is lost, those of a server of no set"),
+        );
+    [backup, restore, check, repair]
 }
 
 /// Why there is no answer of the server's.
@@ -93,6 +113,8 @@ enum BackupCommandError {
     Io(#[from] std::io::Error),
     #[error("the server refuses: {0}")]
     Refused(String),
+    #[error("nothing was changed: {0}")]
+    NotRepaired(String),
 }
 
 fn path(given: &ArgMatches, name: &str) -> PathBuf {
@@ -228,16 +250,9 @@ pub(crate) fn run_check(given: &ArgMatches) -> ExitCode {
 }
 
 fn tell(report: &CheckReport) {
-    for FileDefect { file, defect, range, is_harmless } in &report.files {
-        let kind = if *is_harmless { "note" } else { "damaged" };
-        let keys = range.as_ref().map_or_else(String::new, |range| {
-            let key = |key: &Option<Vec<u8>>| {
-                key.as_deref().map_or("the end".to_owned(), |key| describe(report, key))
-            };
-            let keyspace = range.keyspace.name();
-            format!(" [{keyspace}: {} to {}]", key(&range.from), key(&range.to))
-        });
-        say(&format!("{kind}: {file}: {defect}{keys}"));
+    for defect in &report.files {
+        let kind = if defect.is_harmless { "note" } else { "damaged" };
+        say(&format!("{kind}: {}", describe_defect(defect, &report.names)));
     }
     report.contents.iter().for_each(|line| say(&format!("damaged: {line}")));
     if let Some(reason) = &report.not_opened {
@@ -247,13 +262,35 @@ fn tell(report: &CheckReport) {
     say(&format!("{} collections with {} documents: {verdict}", report.collections, report.documents));
 }
 
-/// A stored key by the name of its collection, where that is known, and its `_id`.
-fn describe(report: &CheckReport, key: &[u8]) -> String {
-    let (collection, rest) = catalog::describe_key(key);
-    match report.names.get(&collection) {
-        Some(name) => format!("{name} {rest}"),
-        None => format!("collection {collection} {rest}"),
+/// Repairs a data directory.
+pub(crate) fn run_repair(given: &ArgMatches) -> ExitCode {
+    let data = path(given, DBPATH);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let options = StorageOptions { build_threads: threads, ..options() };
+    let is_dry = given.get_flag(DRY_RUN);
+    let request = RepairRequest { data: &data, is_dry, leaves_set: given.get_flag(LEAVE_SET) };
+    let report = match repair(request, &options, &mut say) {
+        Err(error) => return fail(&error as &dyn Error, EXIT_NOT_REPAIRED),
+        Ok(report) => report,
+    };
+    report.notes.iter().for_each(|line| say(&format!("note: {line}")));
+    report.lost.iter().for_each(|line| say(&format!("lost: {line}")));
+    if let Some(reason) = report.refused {
+        return fail(&BackupCommandError::NotRepaired(reason), EXIT_NOT_REPAIRED);
     }
+    say(&format!(
+        "{}: {}",
+        report.summary,
+        if report.lost.is_empty() { "nothing is lost" } else { "what is listed is lost" }
+    ));
+    match &report.kept {
+        Some(kept) => say(&format!(
+            "the files of before are in {}, with this list: remove them when you do not need them",
+            kept.display()
+        )),
+        None => say("nothing was changed"),
+    }
+    if report.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_DAMAGED) }
 }
 
 fn say(line: &str) {

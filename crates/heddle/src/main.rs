@@ -71,6 +71,7 @@ fn main() -> ExitCode {
         Some(("backup", given)) => backup::run_backup(given),
         Some(("restore", given)) => backup::run_restore(given),
         Some(("check", given)) => backup::run_check(given),
+        Some(("repair", given)) => backup::run_repair(given),
         Some(("echo-server", given)) => match options::read(given) {
             Ok(options) => echo_server::run(&options, given),
             Err(error) => fail(&error, EXIT_OPTIONS),

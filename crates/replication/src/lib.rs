@@ -66,4 +66,4 @@ pub use membership::Membership;
 pub use message::{MessageError, RaftMessage};
 pub use optime::OpTime;
 pub use peers::{Answer, Delay, PeerError, Peers};
-pub use store_log::{Identity, LocalState, LogOptions, Oplog, StoreLog, leave_set};
+pub use store_log::{Identity, LocalState, LogOptions, Oplog, StoreLog, forget_set, leave_set};

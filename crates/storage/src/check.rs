@@ -12,9 +12,11 @@
 //!
 //! `heddle.lock`, `LOCK` and the engine's own `LOG*` are read by nobody but people.
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::counters;
 use crate::directory::{self, DataDirectory};
 use crate::engine::rocks::{DamagedKeys, examine, salvage};
 use crate::error::{OpenError, StorageError};
@@ -229,12 +231,13 @@ impl Salvage {
     /// Opens what can be opened.
     ///
     /// # Errors
-    /// [`OpenError::Locked`]; [`OpenError::Corrupt`] where nothing can be opened.
+    /// [`OpenError::Locked`], [`OpenError::NewerVersion`]; [`OpenError::Corrupt`] where nothing can be read.
     pub fn open(path: &Path) -> Result<Salvage, OpenError> {
         let directory = DataDirectory::open_damaged(path)?;
         let unreadable = |source: io::Error| OpenError::Unreadable { path: path.to_owned(), source };
         let scratch = Scratch::make(path).map_err(unreadable)?;
-        let opened = salvage::RocksSalvage::open(&directory.engine_path(), scratch.path());
+        let opened =
+            salvage::RocksSalvage::open(&directory.engine_path(), scratch.path(), directory::synced_of(path));
         let engine = opened.map_err(|error| match error {
             StorageError::NoSpace(detail) => {
                 OpenError::NoSpace { path: path.to_owned(), detail: detail.to_string() }
@@ -244,9 +247,24 @@ impl Salvage {
         Ok(Salvage { engine, _scratch: scratch, _directory: directory })
     }
 
-    /// Files of which nothing can be read.
+    /// Tables of which nothing can be read, and what is wrong with journals and the MANIFEST.
     pub fn defects(&self) -> &[FileDefect] {
         &self.engine.defects
+    }
+
+    /// What the counters were, by their ids, as far as they can be read and are surely the newest.
+    pub fn counters(&self) -> HashMap<u64, i64> {
+        let mut values = HashMap::new();
+        let walked = self.walk::<std::convert::Infallible>(
+            Keyspace::Internal,
+            &mut |(key, value, may_be_older)| {
+                values.extend(counters::decode(key, value).filter(|_| !may_be_older));
+                Ok(())
+            },
+            &mut |_, _| Ok(()),
+        );
+        walked.unwrap_or_else(|never| match never {});
+        values
     }
 
     /// Goes over all that can be read of a keyspace: in the order of keys, what may be older behind what is

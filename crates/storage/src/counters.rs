@@ -39,11 +39,10 @@ impl Counters {
         let mut cursor =
             reader.cursor(Keyspace::Internal, range, Direction::Forward, CursorOptions::default())?;
         while let Some((key, value)) = cursor.next()? {
-            let id = key.strip_prefix(PREFIX).and_then(|id| <[u8; 8]>::try_from(id).ok());
-            let (Some(id), Ok(value)) = (id, <[u8; 8]>::try_from(value)) else {
+            let Some((id, value)) = decode(key, value) else {
                 return Err(StorageError::Corrupt(format!("counter entry {key:?} is malformed").into()));
             };
-            values.insert(u64::from_be_bytes(id), i64::from_le_bytes(value));
+            values.insert(id, value);
         }
         Ok(Counters { values: RwLock::new(values), draft: Mutex::default() })
     }
@@ -78,6 +77,12 @@ impl Counters {
         }
         Ok(written)
     }
+}
+
+/// A counter's id and value; `None` where it makes no sense.
+pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<(u64, i64)> {
+    let id = <[u8; 8]>::try_from(key.strip_prefix(PREFIX)?).ok()?;
+    Some((u64::from_be_bytes(id), i64::from_le_bytes(value.try_into().ok()?)))
 }
 
 impl Draft {

@@ -52,8 +52,8 @@ impl DataDirectory {
     ) -> Result<DataDirectory, OpenError> {
         std::fs::create_dir_all(path).map_err(|source| unusable(path, source))?;
         // Before the lock file is created: a directory of something else must stay as it is.
-        let format = read_format(path)?;
         refuse_unfinished(path)?;
+        let format = read_format(path)?;
         let lock = take_lock(path)?;
         let is_new = match format {
             None => {
@@ -81,6 +81,10 @@ impl DataDirectory {
         if !path.join(ENGINE_DIRECTORY).is_dir() {
             let detail = format!("{} holds no database", path.join(ENGINE_DIRECTORY).display());
             return Err(OpenError::Corrupt { path: path.to_owned(), detail });
+        }
+        refuse_unfinished(path)?;
+        if let Err(newer @ OpenError::NewerVersion { .. }) = read_format(path) {
+            return Err(newer);
         }
         let lock = take_lock(path)?;
         let mark = File::open("/dev/null").map_err(|source| unusable(path, source))?;
@@ -159,14 +163,37 @@ impl DataDirectory {
 /// The directory within a data directory that is there as long as a restore into it is not done.
 pub const RESTORING: &str = "restoring";
 
+/// The directory within a data directory in which a repair makes new data.
+pub const REPAIRING: &str = "repairing";
+/// The file in it that is there from when the new data are whole until they are in the place of the old ones.
+pub const REPAIRED: &str = "whole";
+
+/// A data directory that no server uses as long as this lives.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    _lock: File,
+}
+
+impl DirectoryLock {
+    /// Takes the lock.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`], and what the file system says.
+    pub fn take(path: &Path) -> Result<DirectoryLock, OpenError> {
+        Ok(DirectoryLock { _lock: take_lock(path)? })
+    }
+}
+
 /// Refuses a data directory in which something was begun and not ended.
 ///
 /// # Errors
 /// [`OpenError::Unfinished`].
 fn refuse_unfinished(path: &Path) -> Result<(), OpenError> {
-    match path.join(RESTORING).exists() {
-        true => Err(OpenError::Unfinished { path: path.to_owned(), work: "heddle restore" }),
-        false => Ok(()),
+    let unfinished = |work| Err(OpenError::Unfinished { path: path.to_owned(), work });
+    match () {
+        () if path.join(RESTORING).exists() => unfinished("heddle restore"),
+        () if path.join(REPAIRING).join(REPAIRED).exists() => unfinished("heddle repair"),
+        () => Ok(()),
     }
 }
 

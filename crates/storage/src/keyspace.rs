@@ -30,6 +30,11 @@ impl Keyspace {
         }
     }
 
+    /// Whether what it holds is nowhere else; the rest is made anew of it where it is lost.
+    pub const fn is_salvaged(self) -> bool {
+        matches!(self, Keyspace::Meta | Keyspace::Documents)
+    }
+
     pub(crate) const fn from_code(code: u8) -> Option<Keyspace> {
         match code {
             0 => Some(Keyspace::Internal),

@@ -93,7 +93,7 @@ pub use budget::latency::ForegroundLatency;
 pub use check::{
     DamagedRange, FileDefect, Salvage, SalvagedEntry, Scratch, check_files, stage, table_checksums,
 };
-pub use directory::{RESTORING, mark_ready, replace_engine};
+pub use directory::{DirectoryLock, REPAIRED, REPAIRING, RESTORING, mark_ready, replace_engine};
 pub use engine::hooked::{EngineHooks, HookedEngine};
 pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;

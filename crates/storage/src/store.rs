@@ -130,7 +130,7 @@ impl Store {
         let options = options.fitted_to(disk.room().map_err(unreadable)?.total);
         let space = Space::of(Arc::new(disk), &options).map_err(unreadable)?;
         space.before_open().map_err(unreadable)?;
-        tell_damage(&directory);
+        look_before_start(&directory)?;
         let open = || {
             let spare_disk = space.state() != SpaceState::Normal;
             RocksEngine::open(&directory.engine_path(), &options, directory.is_new(), spare_disk)
@@ -540,19 +540,20 @@ impl Store {
 }
 
 /// Tells of damage that does not keep the store from being opened: of what is replayed no further, and of
-/// what nobody needs.
-fn tell_damage(directory: &DataDirectory) {
+/// what nobody needs. Refuses to open it where something is lost and the engine does not see it.
+fn look_before_start(directory: &DataDirectory) -> Result<(), OpenError> {
     let engine = directory.engine_path();
     if directory.is_new() {
-        return;
+        return Ok(());
     }
     let mut found = Vec::new();
-    let read = rocks::text_files::check(&engine, &mut found)
-        .and_then(|()| rocks::examine::damaged_journals(&engine))
-        .map(|journals| found.extend(journals));
-    if let Err(error) = read {
+    let looked = rocks::text_files::check(&engine, &mut found)
+        .and_then(|()| rocks::examine::before_start(&engine, directory.path()));
+    let facts = looked.unwrap_or_else(|error| {
         tracing::warn!(%error, path = %engine.display(), "files could not be checked before the start");
-    }
+        rocks::examine::StartFacts::default()
+    });
+    found.extend(facts.journals);
     for FileDefect { file, defect, is_harmless, .. } in &found {
         match is_harmless {
             true => tracing::info!(file, defect, "the journal ends with a write that was not completed"),
@@ -560,6 +561,12 @@ fn tell_damage(directory: &DataDirectory) {
                 tracing::error!(file, defect, "a file is damaged: what cannot be read of it is left out")
             }
         }
+    }
+    match facts.forbids {
+        Some(FileDefect { file, defect, .. }) => {
+            Err(OpenError::Corrupt { path: directory.path().to_owned(), detail: format!("{file}: {defect}") })
+        }
+        None => Ok(()),
     }
 }
 

@@ -17,7 +17,7 @@ mod capped;
 mod found;
 pub(crate) mod insert;
 mod latest;
-mod rules;
+pub(crate) mod rules;
 pub(crate) mod unique;
 mod update;
 

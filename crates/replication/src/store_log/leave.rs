@@ -50,3 +50,24 @@ pub async fn leave_set(store: &Store) -> Result<bool, LogError> {
     store.sync_journal().map_err(failed)?;
     Ok(true)
 }
+
+/// As [`leave_set`], of data whose log cannot be read: all of the set's goes as it is, also what was being
+/// applied.
+///
+/// # Errors
+/// What the store reports. It can be done again.
+pub async fn forget_set(store: &Store) -> Result<(), LogError> {
+    let mut unit = WriteUnit::new();
+    unit.delete_range(Keyspace::Meta, FROM, TO);
+    store.write_now(unit).map_err(failed)?;
+    let catalog = Catalog::open(store.clone()).map_err(failed)?;
+    let receipts = Receipts::default();
+    let context =
+        OperationContext { writer: Writer::Replication, ..OperationContext::writing(store, &receipts) };
+    catalog.remove_oplog(&context).await.map_err(failed)?;
+    match catalog.drop_collection(&context, &Namespace::new("local", "system.replset")).await {
+        Err(error) if !matches!(error, CatalogError::NamespaceNotFound(_)) => return Err(failed(error)),
+        _ => {}
+    }
+    store.sync_journal().map_err(failed)
+}

@@ -17,7 +17,7 @@ mod segments;
 #[cfg(test)]
 mod tests;
 
-pub use leave::leave_set;
+pub use leave::{forget_set, leave_set};
 pub use local_state::{Identity, LocalState};
 pub use oplog::Oplog;
 pub(crate) use records::put_hard_state;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use storage::{
-    Direction, FileDefect, KeyRange, Keyspace, OpenError, Salvage, StorageOptions, Store, WriteUnit,
-    check_files,
+    CounterId, Direction, FileDefect, KeyRange, Keyspace, OpenError, Salvage, StorageOptions, Store,
+    WriteUnit, check_files,
 };
 use tempfile::TempDir;
 
@@ -145,6 +145,128 @@ fn a_flipped_byte_in_any_file_is_found_and_never_served() {
     }
     assert!(tables > 0 && seen.iter().any(|name| name.starts_with("OPTIONS")), "{seen:?}");
     assert!(found(&path).is_empty(), "all is whole again");
+}
+
+/// How many index entries are read, or why not all.
+fn entries(path: &Path) -> Result<u32, String> {
+    let store = Store::open(path, &StorageOptions::small()).map_err(|error| error.to_string())?;
+    let view = store.read_view();
+    let mut cursor = view.cursor(Keyspace::Indexes, KeyRange::all(), Direction::Forward).unwrap();
+    let mut read = 0;
+    while let Some((_, value)) = cursor.next().map_err(|error| error.to_string())? {
+        assert_eq!(value, b"entry");
+        read += 1;
+    }
+    Ok(read)
+}
+
+#[test]
+fn a_file_that_is_cut_or_gone_is_found_and_a_start_refused_or_nothing_lost() {
+    let directory = killed();
+    let path = directory.path().join("left");
+    let started = directory.path().join("started");
+    for file in files(&path) {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        let whole = std::fs::read(&file).unwrap();
+        let lengths = [0, 1, whole.len() / 2, whole.len().saturating_sub(1)];
+        for length in lengths.into_iter().map(Some).chain([None]) {
+            match length {
+                Some(length) => std::fs::write(&file, &whole[..length]).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            let what =
+                length.map_or("gone".to_owned(), |length| format!("cut to {length} of {}", whole.len()));
+            let is_found = found(&path).iter().any(|defect| !defect.is_harmless);
+            let mut is_all_there = true;
+            for count in [read_all, entries] {
+                copy(&path, &started);
+                match count(&started) {
+                    Ok(read) => {
+                        let lost = "something is missing and nobody says so";
+                        assert_eq!(read, DOCUMENTS, "{name} is {what}: {lost}");
+                    }
+                    Err(_) => is_all_there = false,
+                }
+                std::fs::remove_dir_all(&started).unwrap();
+            }
+            // The engine makes some anew; without a mark less is known, and nothing is lost.
+            let is_data = ["MANIFEST", "CURRENT", "FORMAT"].iter().any(|kind| name.starts_with(kind));
+            if is_data || name.ends_with(".sst") || name.ends_with(".log") {
+                // The end of the MANIFEST may be what the journal has as well.
+                let is_known = is_found || name.starts_with("MANIFEST") && is_all_there;
+                assert!(is_known, "{name} is {what}, and the check does not find it");
+            }
+            std::fs::write(&file, &whole).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_manifest_that_is_cut_anywhere_costs_nothing_in_silence() {
+    const WRITES: CounterId = CounterId(7);
+    let directory = tempfile::tempdir().unwrap();
+    let [live, path, started] = ["live", "left", "started"].map(|name| directory.path().join(name));
+    let store = Store::open(&live, &StorageOptions::small()).unwrap();
+    for part in 0..3 {
+        put(&store, part * DOCUMENTS / 3..(part + 1) * DOCUMENTS / 3);
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Meta, b"part", &[part as u8]);
+        unit.add_counter(WRITES, 1);
+        store.write_now(unit).unwrap();
+        if part < 2 {
+            store.flush().unwrap();
+        }
+    }
+    store.sync_journal().unwrap();
+    copy(&live, &path);
+    let is_manifest = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().starts_with("MANIFEST");
+    let manifest = files(&path).into_iter().find(is_manifest).unwrap();
+    let whole = std::fs::read(&manifest).unwrap();
+    let mut refused = 0;
+    for length in (0..whole.len()).step_by(11).chain([whole.len() - 1]) {
+        std::fs::write(&manifest, &whole[..length]).unwrap();
+        copy(&path, &started);
+        match Store::open(&started, &StorageOptions::small()) {
+            Err(error) => {
+                let is_damage = matches!(error, OpenError::Corrupt { .. } | OpenError::JournalDamaged { .. });
+                assert!(is_damage, "{length}: {error}");
+                refused += 1;
+            }
+            Ok(store) => {
+                assert_eq!(store.counter(WRITES), 3, "cut to {length}: an old counter");
+                let part = store.read_view().get(Keyspace::Meta, b"part").unwrap();
+                assert_eq!(part.as_deref(), Some(&[2][..]), "cut to {length}");
+                drop(store);
+                assert_eq!(read_all(&started), Ok(DOCUMENTS), "cut to {length}");
+                assert_eq!(entries(&started), Ok(DOCUMENTS), "cut to {length}");
+            }
+        }
+        std::fs::remove_dir_all(&started).unwrap();
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+#[test]
+fn a_manifest_whose_last_record_did_not_come_whole_is_no_damage() {
+    let directory = killed();
+    let path = directory.path().join("left");
+    let is_manifest = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().starts_with("MANIFEST");
+    let manifest = files(&path).into_iter().find(is_manifest).unwrap();
+    let mut torn = std::fs::read(&manifest).unwrap();
+    // A record of 600 bytes, of which the sectors behind the first one are zeros.
+    torn.extend([1, 2, 3, 4, 88, 2, 1]);
+    torn.resize(torn.len().next_multiple_of(512), b'a');
+    torn.resize(torn.len() + 600, 0);
+    std::fs::write(&manifest, &torn).unwrap();
+    assert!(found(&path).iter().all(|defect| defect.is_harmless), "{:?}", found(&path));
+    let started = directory.path().join("started");
+    copy(&path, &started);
+    assert_eq!((read_all(&started), entries(&started)), (Ok(DOCUMENTS), Ok(DOCUMENTS)));
+    let end = torn.len();
+    torn[end - 600..].fill(b'a');
+    std::fs::write(&manifest, &torn).unwrap();
+    assert!(found(&path).iter().any(|defect| !defect.is_harmless), "what is no zeros is damage");
+    assert!(read_all(&path).is_err());
 }
 
 #[test]

@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::log_file::{LogItem, LogReader};
-use super::partial::{DamagedKeys, PartialDatabase};
+use super::partial::{DamagedKeys, PartialDatabase, link};
 use super::version_log::{TableEntry, VersionLog, manifest_of, table_name};
-use crate::check::{DamagedRange, FileDefect};
-use crate::files::checksum_of_file;
+use crate::check::{DamagedRange, FileDefect, Scratch};
+use crate::files::{checksum_of_file, remove_tree};
 use crate::keyspace::Keyspace;
 
 /// Bytes before the first mutation of a batch: sequence number u64 LE and count u32 LE.
@@ -38,9 +38,10 @@ pub(crate) fn examine<E: From<io::Error>>(
     let log = VersionLog::read(&manifest)?;
     let name = file_name(&manifest);
     look(&name)?;
+    let is_known = log.families.len() == Keyspace::ALL.len();
     found.extend(log.damaged.iter().map(|part| {
         let defect = format!("bytes {} to {}: {}", part.from, part.to, part.defect);
-        FileDefect::new(&name, defect)
+        FileDefect { is_harmless: part.is_cut && is_known, ..FileDefect::new(&name, defect) }
     }));
     check_identity(engine, &log, found)?;
     super::text_files::check(engine, found)?;
@@ -48,23 +49,54 @@ pub(crate) fn examine<E: From<io::Error>>(
         look(&table_name(*number))?;
         check_table(engine, scratch, &log, (*number, table), look, found)?;
     }
-    let mut sequence = log.last_sequence;
-    let oldest = log.log_numbers.values().copied().min().unwrap_or(0);
+    for (number, path) in journals_of(engine)? {
+        if is_replayed(&log, number) {
+            look(&file_name(&path))?;
+        }
+    }
+    let journals = read_journals(engine, &log)?;
+    found.extend(forgotten_tables(engine, scratch, &log, &journals)?);
+    found.extend(journals.defects);
+    Ok(EngineFacts { sequence: journals.newest.max(log.last_sequence) })
+}
+
+/// Whether something of a journal may not be in tables yet.
+fn is_replayed(log: &VersionLog, journal: u64) -> bool {
+    journal >= log.log_numbers.values().copied().min().unwrap_or(0)
+}
+
+/// What the journals of a database say.
+pub(super) struct Journals {
+    /// The first write in them that can be read.
+    first: Option<u64>,
+    /// The last write in them that can be read.
+    pub(super) newest: u64,
+    /// They begin behind what the MANIFEST knows to be in tables: something in between is gone.
+    pub(super) begin_late: bool,
+    pub(super) defects: Vec<FileDefect>,
+}
+
+/// Reads the journals that are replayed.
+pub(super) fn read_journals(engine: &Path, log: &VersionLog) -> io::Result<Journals> {
+    let mut journals = Journals { first: None, newest: 0, begin_late: false, defects: Vec::new() };
     let mut before: Option<u64> = None;
-    for (_, path) in journals_of(engine)?.into_iter().filter(|(number, _)| *number >= oldest) {
-        look(&file_name(&path))?;
+    for (_, path) in journals_of(engine)?.into_iter().filter(|(number, _)| is_replayed(log, *number)) {
         let journal = read_journal(&path)?;
-        found.extend(journal.defects);
-        if let (Some(before), Some(first)) = (before, journal.first)
-            && first > before + 1
+        journals.defects.extend(journal.defects);
+        if let Some(first) = journal.first
+            && first > before.unwrap_or(log.last_sequence) + 1
         {
-            let defect = format!("it begins with write {first}, the journal before it ends with {before}");
-            found.push(FileDefect::new(&file_name(&path), defect));
+            let what = if before.is_some() { "the journal before it ends with" } else { "tables end with" };
+            let end = before.unwrap_or(log.last_sequence);
+            let defect = format!("it begins with write {first}, {what} {end}");
+            journals.defects.push(FileDefect::new(&file_name(&path), defect));
+            journals.begin_late |= before.is_none();
         }
         before = journal.last.or(before);
-        sequence = sequence.max(journal.last.unwrap_or(0));
+        journals.first = journals.first.or(journal.first);
+        journals.newest = journals.newest.max(journal.last.unwrap_or(0));
     }
-    Ok(EngineFacts { sequence })
+    Ok(journals)
 }
 
 pub(super) fn file_name(path: &Path) -> String {
@@ -236,16 +268,89 @@ fn writes_of(record: &[u8]) -> Option<(u64, u64)> {
     Some((first, (first + u64::from(count)).saturating_sub(1)))
 }
 
-/// The journals that a start is about to replay, as far as something is wrong with them.
+/// The tables in a directory, by number.
+pub(super) fn tables_in(engine: &Path) -> io::Result<BTreeSet<u64>> {
+    let mut tables = BTreeSet::new();
+    for entry in std::fs::read_dir(engine)? {
+        let name = file_name(&entry?.path());
+        tables.extend(name.strip_suffix(".sst").and_then(|number| number.parse::<u64>().ok()));
+    }
+    Ok(tables)
+}
+
+/// Tables that were made since the MANIFEST was begun, and that it never had.
+fn unknown_tables(engine: &Path, log: &VersionLog) -> io::Result<BTreeSet<u64>> {
+    let mut unknown = tables_in(engine)?;
+    unknown.retain(|number| *number > log.number && !log.mentioned.contains(number));
+    Ok(unknown)
+}
+
+/// Tables that were made since the MANIFEST was begun, that it never had, and whose writes are in no journal
+/// any more: its end is lost. Of a flush or compaction that a crash has ended, journal or tables are there.
+pub(super) fn forgotten_tables(
+    engine: &Path,
+    scratch: &Path,
+    log: &VersionLog,
+    journals: &Journals,
+) -> io::Result<Vec<FileDefect>> {
+    let unknown = unknown_tables(engine, log)?;
+    if unknown.is_empty() {
+        return Ok(Vec::new());
+    }
+    let directory = scratch.join("unknown");
+    remove_tree(&directory)?;
+    std::fs::create_dir_all(&directory)?;
+    for name in unknown.into_iter().map(table_name) {
+        link(&engine.join(&name), &directory.join(&name))?;
+    }
+    // Where none of them is whole, none was part of the database.
+    let found = PartialDatabase::put_in_order(&directory).unwrap_or_default();
+    remove_tree(&directory)?;
+    let is_forgotten = |table: &TableEntry| {
+        let family = found.families.get(&table.family);
+        let known = log.tables.values().filter(|known| log.families.get(&known.family) == family);
+        let newest = known.map(|known| known.largest_sequence).max().unwrap_or(0);
+        table.largest_sequence > newest && journals.first.is_none_or(|first| table.largest_sequence < first)
+    };
+    let forgotten = found.tables.iter().filter(|(_, table)| is_forgotten(table));
+    let defects = forgotten.map(|(number, table)| {
+        let defect = format!(
+            "the MANIFEST does not know it, and no journal has what it holds up to write {}: the end of the \
+            MANIFEST is lost",
+            table.largest_sequence
+        );
+        FileDefect::new(&table_name(*number), defect)
+    });
+    Ok(defects.collect())
+}
+
+/// What is wrong with the journals that a start is about to replay, and with what they begin behind.
+#[derive(Debug, Default)]
+pub(crate) struct StartFacts {
+    /// What is left out, and harmless ends.
+    pub(crate) journals: Vec<FileDefect>,
+    /// Why no server may start: something is lost, and nobody else says so.
+    pub(crate) forbids: Option<FileDefect>,
+}
+
+/// Looks at what a start is about to replay, in the data directory `data`.
 ///
 /// # Errors
 /// What the file system says.
-pub(crate) fn damaged_journals(engine: &Path) -> io::Result<Vec<FileDefect>> {
-    let mut found = Vec::new();
-    for (_, path) in journals_of(engine)? {
-        found.extend(read_journal(&path)?.defects);
+pub(crate) fn before_start(engine: &Path, data: &Path) -> io::Result<StartFacts> {
+    let Some(manifest) = manifest_of(engine)? else { return Ok(StartFacts::default()) };
+    let log = VersionLog::read(&manifest)?;
+    log.remove_torn_end(&manifest)?;
+    let journals = read_journals(engine, &log)?;
+    let mut forbids = None;
+    if !unknown_tables(engine, &log)?.is_empty() {
+        let scratch = Scratch::make(data)?;
+        forbids = forgotten_tables(engine, scratch.path(), &log, &journals)?.into_iter().next();
     }
-    Ok(found)
+    if journals.begin_late {
+        forbids = journals.defects.iter().find(|defect| !defect.is_harmless).cloned();
+    }
+    Ok(StartFacts { journals: journals.defects, forbids })
 }
 
 /// The checksum of each table as it was written, by the name of its file, where the engine has noted it.

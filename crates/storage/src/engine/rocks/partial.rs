@@ -14,7 +14,7 @@ use rocksdb::{DBRawIterator, ReadOptions};
 
 use super::errors::storage_error;
 use super::raw;
-use super::version_log::{VersionLog, table_name};
+use super::version_log::{VersionLog, manifest_of, table_name};
 use crate::error::StorageError;
 use crate::files::remove_tree;
 use crate::keyspace::Keyspace;
@@ -84,17 +84,23 @@ impl PartialDatabase {
         Ok(PartialDatabase { rocks, directory })
     }
 
-    /// Of what RocksDB's own repair makes of a directory, in which it moves files about.
+    /// What RocksDB's own repair makes of the tables in a directory; it moves those that are damaged away.
     ///
     /// # Errors
-    /// What RocksDB says.
-    pub(super) fn repaired(directory: PathBuf) -> Result<PartialDatabase, StorageError> {
+    /// What the file system and RocksDB say.
+    pub(super) fn put_in_order(directory: &Path) -> Result<VersionLog, StorageError> {
+        let io =
+            |error: std::io::Error| StorageError::Engine(format!("{}: {error}", directory.display()).into());
         let mut options = Options::default();
         options.set_log_level(LogLevel::Error);
-        DB::repair(&options, &directory).map_err(storage_error)?;
-        let families = DB::list_cf(&options, &directory).map_err(storage_error)?;
-        let rocks = open_to_read(&directory, families.iter()).map_err(storage_error)?;
-        Ok(PartialDatabase { rocks, directory })
+        DB::repair(&options, directory).map_err(storage_error)?;
+        let manifest = manifest_of(directory).map_err(io)?;
+        manifest.map_or_else(|| Ok(VersionLog::default()), |path| VersionLog::read(&path).map_err(io))
+    }
+
+    /// The sequence number of the newest write in it.
+    pub(super) fn sequence(&self) -> u64 {
+        self.rocks.latest_sequence_number()
     }
 
     /// Whether every block of every table can be read; what RocksDB says of the first that cannot.

@@ -8,9 +8,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::examine::{damaged_tables, file_name, journals_of, keyspace_of, whole_range};
+use super::examine::{
+    Journals, damaged_tables, file_name, forgotten_tables, journals_of, keyspace_of, read_journals,
+    tables_in, whole_range,
+};
 use super::partial::{DamagedKeys, PartialDatabase, link};
 use super::version_log::{VersionLog, manifest_of, table_name};
 use crate::check::{DamagedRange, FileDefect};
@@ -41,70 +44,108 @@ pub(crate) enum Found {
 }
 
 impl RocksSalvage {
-    /// Of the engine's files in `engine`; links to them are made within `scratch`.
+    /// Of the engine's files in `engine`; links to them are made within `scratch`. `synced` is up to which
+    /// write the journal was on stable storage, as far as that is known.
     ///
     /// # Errors
     /// What the file system and RocksDB say: not even a part can be opened.
-    pub(crate) fn open(engine: &Path, scratch: &Path) -> Result<RocksSalvage, StorageError> {
+    pub(crate) fn open(
+        engine: &Path,
+        scratch: &Path,
+        synced: Option<u64>,
+    ) -> Result<RocksSalvage, StorageError> {
         let io = |error: io::Error| StorageError::Engine(format!("{}: {error}", engine.display()).into());
         let log = match manifest_of(engine).map_err(io)? {
             Some(manifest) => VersionLog::read(&manifest).map_err(io)?,
             None => VersionLog::default(),
         };
-        let is_known =
-            log.damaged.iter().all(|part| part.is_cut) && log.families.len() == Keyspace::ALL.len();
-        if !is_known {
-            return Self::without_manifest(engine, scratch);
+        let journals = read_journals(engine, &log).map_err(io)?;
+        let mut salvage = match reason_to_distrust(engine, scratch, &log, &journals, synced).map_err(io)? {
+            Some(reason) => Self::without_manifest(engine, scratch, reason)?,
+            None => Self::with_manifest(engine, scratch, &log)?,
+        };
+        salvage.defects.extend(journals.defects);
+        let newest = journals.newest.max(salvage.all.sequence());
+        if let Some(synced) = synced.filter(|synced| *synced > newest) {
+            salvage.defects.push(FileDefect::new(
+                "journal-mark",
+                format!("write {newest} is the last that there is, and {synced} was on stable storage"),
+            ));
         }
-        let damaged = damaged_tables(engine, scratch, &log).map_err(io)?;
+        Ok(salvage)
+    }
+
+    fn with_manifest(engine: &Path, scratch: &Path, log: &VersionLog) -> Result<RocksSalvage, StorageError> {
+        let io = |error: io::Error| StorageError::Engine(format!("{}: {error}", engine.display()).into());
+        let damaged = damaged_tables(engine, scratch, log).map_err(io)?;
         let (mut lost, mut defects) = (BTreeSet::new(), Vec::new());
         for number in &damaged {
-            if let Err(reason) = opens_alone(engine, scratch, &log, *number) {
+            if let Err(reason) = opens_alone(engine, scratch, log, *number) {
                 lost.insert(*number);
                 let range = log
                     .tables
                     .get(number)
-                    .and_then(|table| Some(whole_range(keyspace_of(&log, table)?, table)));
-                let defect =
-                    FileDefect::new(&table_name(*number), format!("nothing of it can be read: {reason}"));
-                defects.push(FileDefect { range, ..defect });
+                    .and_then(|table| Some(whole_range(keyspace_of(log, table)?, table)));
+                let is_made_anew = range.as_ref().is_some_and(|range| !range.keyspace.is_salvaged());
+                let reason = match engine.join(table_name(*number)).exists() {
+                    true => format!("nothing of it can be read: {reason}"),
+                    false => "it is missing".to_owned(),
+                };
+                let defect = FileDefect::new(&table_name(*number), reason);
+                defects.push(FileDefect { range, is_harmless: is_made_anew, ..defect });
+            } else if let Some(table) = log.tables.get(number)
+                && let Some(keyspace) = keyspace_of(log, table).filter(|keyspace| !keyspace.is_salvaged())
+            {
+                let detail = "something in it cannot be read".to_owned();
+                let defect = FileDefect::new(&table_name(*number), detail);
+                defects.push(FileDefect {
+                    range: Some(whole_range(keyspace, table)),
+                    is_harmless: true,
+                    ..defect
+                });
             }
         }
-        let all = PartialDatabase::open(engine, scratch, &log, true, |number| !lost.contains(&number))?;
+        let all = PartialDatabase::open(engine, scratch, log, true, |number| !lost.contains(&number))?;
         let is_whole = |number: u64| !damaged.contains(&number);
         let whole = (damaged.len() > lost.len())
-            .then(|| PartialDatabase::open(engine, scratch, &log, true, is_whole))
+            .then(|| PartialDatabase::open(engine, scratch, log, true, is_whole))
             .transpose()?;
         Ok(RocksSalvage { all, whole, defects })
     }
 
     /// Where it is not known which tables belong together, RocksDB's own repair puts in order all that are
-    /// there; it leaves out those that are damaged themselves.
-    fn without_manifest(engine: &Path, scratch: &Path) -> Result<RocksSalvage, StorageError> {
+    /// there; it leaves out those that are damaged themselves. The journals come on top: it would lose what
+    /// they have of keyspaces that have no table yet.
+    fn without_manifest(engine: &Path, scratch: &Path, reason: &str) -> Result<RocksSalvage, StorageError> {
         let io = |error: io::Error| StorageError::Engine(format!("{}: {error}", engine.display()).into());
-        let directory = scratch.join("all");
+        let directory = scratch.join("tables");
         remove_tree(&directory).map_err(io)?;
         std::fs::create_dir_all(&directory).map_err(io)?;
-        let mut files: Vec<PathBuf> =
-            journals_of(engine).map_err(io)?.into_iter().map(|(_, path)| path).collect();
-        for entry in std::fs::read_dir(engine).map_err(io)? {
-            let path = entry.map_err(io)?.path();
-            files.extend(path.extension().is_some_and(|ending| ending == "sst").then_some(path));
+        let tables = tables_in(engine).map_err(io)?;
+        for number in &tables {
+            let name = table_name(*number);
+            link(&engine.join(&name), &directory.join(&name)).map_err(io)?;
         }
-        for path in &files {
-            link(path, &directory.join(file_name(path))).map_err(io)?;
+        let mut log = match tables.is_empty() {
+            true => VersionLog::default(),
+            false => PartialDatabase::put_in_order(&directory)?,
+        };
+        for (family, keyspace) in (0u64..).zip(Keyspace::ALL) {
+            log.families.entry(family).or_insert_with(|| keyspace.name().to_owned());
         }
-        let all = PartialDatabase::repaired(directory.clone())?;
-        let mut defects = vec![FileDefect::new(
-            "MANIFEST",
-            "it is damaged: all tables that are there were taken, and what was deleted last may be back"
-                .to_owned(),
-        )];
-        for path in &files {
-            let name = file_name(path);
-            if name.ends_with(".sst") && directory.join("lost").join(&name).exists() {
-                defects.push(FileDefect::new(&name, "it is damaged, and nothing of it was taken".to_owned()));
-            }
+        log.log_numbers.clear();
+        let next = tables.last().copied().max(journals_of(engine).map_err(io)?.last().map(|last| last.0));
+        log.next_file = log.next_file.max(next.unwrap_or(0) + 1);
+        for (_, journal) in journals_of(engine).map_err(io)? {
+            link(&journal, &directory.join(file_name(&journal))).map_err(io)?;
+        }
+        let all = PartialDatabase::open(&directory, scratch, &log, true, |_| true)?;
+        let detail =
+            format!("{reason}: all tables that are there were taken, and what was deleted last may be back");
+        let mut defects = vec![FileDefect::new("MANIFEST", detail)];
+        for number in tables.iter().filter(|number| !log.tables.contains_key(number)) {
+            let detail = "it is damaged, and nothing of it was taken".to_owned();
+            defects.push(FileDefect::new(&table_name(*number), detail));
         }
         Ok(RocksSalvage { all, whole: None, defects })
     }
@@ -146,6 +187,32 @@ impl RocksSalvage {
         }
         Ok(())
     }
+}
+
+/// Why the MANIFEST does not tell which tables belong together; `None`: it does.
+fn reason_to_distrust(
+    engine: &Path,
+    scratch: &Path,
+    log: &VersionLog,
+    journals: &Journals,
+    synced: Option<u64>,
+) -> io::Result<Option<&'static str>> {
+    if log.families.len() < Keyspace::ALL.len() && log.damaged.is_empty() {
+        return Ok(Some("it is missing or empty"));
+    }
+    if log.families.len() < Keyspace::ALL.len() || log.damaged.iter().any(|part| !part.is_cut) {
+        return Ok(Some("it is damaged"));
+    }
+    if !forgotten_tables(engine, scratch, log, journals)?.is_empty() {
+        return Ok(Some("its end is lost"));
+    }
+    // A table that it does not name is what a crash leaves, unless something else shows that it is cut.
+    let there = tables_in(engine)?;
+    let has_more = there.iter().any(|number| !log.tables.contains_key(number));
+    let lacks = log.tables.keys().any(|number| !there.contains(number));
+    let newest = journals.newest.max(log.last_sequence);
+    let ends_early = journals.begin_late || synced.is_some_and(|synced| synced > newest);
+    Ok((has_more && (lacks || ends_early)).then_some("it is older than the other files"))
 }
 
 fn opens_alone(engine: &Path, scratch: &Path, log: &VersionLog, number: u64) -> Result<(), String> {

@@ -9,7 +9,7 @@
 //! ```
 //! Source: `db/version_edit.h` of the RocksDB that is built in; newer ones read what older ones wrote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,8 @@ pub(super) struct TableEntry {
     pub(super) bytes: u64,
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
+    /// Of its newest write; less, or 0, in what compactions have made of it.
+    pub(super) largest_sequence: u64,
     /// CRC-32C of the file as it was written.
     pub(super) checksum: Option<u32>,
     /// As it is in the MANIFEST, from its tag on.
@@ -60,6 +62,10 @@ pub(super) struct TableEntry {
 /// A MANIFEST.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VersionLog {
+    /// Of the file; tables that were made since it was begun have larger ones.
+    pub(super) number: u64,
+    /// All tables that were ever part of the database since.
+    pub(super) mentioned: BTreeSet<u64>,
     pub(super) families: BTreeMap<u64, String>,
     /// By number.
     pub(super) tables: BTreeMap<u64, TableEntry>,
@@ -93,13 +99,41 @@ pub(super) fn manifest_of(engine: &Path) -> io::Result<Option<PathBuf>> {
     Ok(newest.map(|(_, path)| path))
 }
 
+/// Disks write so many bytes whole, or not at all.
+const SECTOR_BYTES: u64 = 512;
+/// So many zeros in a row are nothing that a record has.
+const ZEROS_MIN: u64 = 16;
+
+/// Whether bytes at the end of a file are a write of which some sectors did not reach the disk before the
+/// power was lost: they are zeros. A flipped bit makes none.
+fn is_torn(path: &Path, part: &DamagedBytes) -> io::Result<bool> {
+    let bytes = std::fs::read(path)?;
+    if part.to < bytes.len() as u64 {
+        return Ok(false);
+    }
+    let mut from = part.from;
+    while from < part.to {
+        let end = (from / SECTOR_BYTES + 1) * SECTOR_BYTES;
+        let end = end.min(part.to);
+        let sector = bytes.get(from as usize..end as usize).unwrap_or_default();
+        if end - from >= ZEROS_MIN && sector.iter().all(|byte| *byte == 0) {
+            return Ok(true);
+        }
+        from = end;
+    }
+    Ok(false)
+}
+
 impl VersionLog {
     /// Reads a MANIFEST; of what is damaged it tells.
     ///
     /// # Errors
     /// What the file system says.
     pub(super) fn read(path: &Path) -> io::Result<VersionLog> {
-        let mut log = VersionLog { families: BTreeMap::from([(0, "default".to_owned())]), ..Self::default() };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = name.strip_prefix("MANIFEST-").and_then(|number| number.parse().ok()).unwrap_or(0);
+        let families = BTreeMap::from([(0, "default".to_owned())]);
+        let mut log = VersionLog { number, families, ..Self::default() };
         let mut reader = LogReader::new(File::open(path)?);
         while let Some(item) = reader.next()? {
             match item {
@@ -112,7 +146,27 @@ impl VersionLog {
                 LogItem::Damaged(part) => log.damaged.push(part),
             }
         }
+        if let [part] = log.damaged.as_mut_slice()
+            && is_torn(path, part)?
+        {
+            part.is_cut = true;
+            part.defect = "not all of its last record was written";
+        }
         Ok(log)
+    }
+
+    /// Removes what a power loss has left of a last record. RocksDB passes over one that is too short, and
+    /// opens no database where a part of it has come and another has not.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(super) fn remove_torn_end(&self, path: &Path) -> io::Result<()> {
+        let [DamagedBytes { from, is_cut: true, .. }] = *self.damaged.as_slice() else { return Ok(()) };
+        let file = path.display();
+        tracing::info!(%file, from, "the MANIFEST ends with a write that was not completed");
+        let file = File::options().write(true).open(path)?;
+        file.set_len(from)?;
+        file.sync_all()
     }
 
     /// Takes in one record; `None` where it makes no sense.
@@ -149,6 +203,7 @@ impl VersionLog {
                 _ => return None,
             }
         }
+        self.mentioned.extend(added.iter().map(|(number, _)| *number));
         gone.iter().for_each(|number| drop(self.tables.remove(number)));
         self.tables.extend(added.into_iter().map(|(number, table)| (number, TableEntry { family, ..table })));
         self.families.extend(name.map(|name| (family, name)));
@@ -252,7 +307,7 @@ impl<'r> Fields<'r> {
         let (number, bytes) = (self.number()?, self.number()?);
         let (smallest, largest) = (self.key()?, self.key()?);
         self.number()?;
-        self.number()?;
+        let largest_sequence = self.number()?;
         let (mut sum, mut is_crc32c) = (None, false);
         loop {
             match self.number()? {
@@ -263,6 +318,10 @@ impl<'r> Fields<'r> {
             }
         }
         let checksum = sum.filter(|_| is_crc32c);
-        Some((number, TableEntry { family: 0, bytes, smallest, largest, checksum, encoded: Vec::new() }))
+        let encoded = Vec::new();
+        Some((
+            number,
+            TableEntry { family: 0, bytes, smallest, largest, largest_sequence, checksum, encoded },
+        ))
     }
 }
