@@ -124,7 +124,7 @@ def test_a_build_ends_with_its_time_limit(start_server):
 
 def resumer(client):
     """The build that goes on in the background."""
-    running = client.admin.command("currentOp", {"desc": "IndexBuildResumer"})["inprog"]
+    running = client.admin.command({"currentOp": 1, "desc": "IndexBuildResumer"})["inprog"]
     return running[0] if running else None
 
 

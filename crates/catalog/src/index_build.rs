@@ -12,8 +12,8 @@
 //! Each document is read once, at any moment since the registration: an entry that no writer touched since
 //! is the same in all versions of its document, and about one that was touched the note has the last word.
 //!
-//! A crash in between leaves indexes in the state `building` in the record, and what the build has written down
-//! of itself (`saved.rs`): then it is there again when the catalog is opened, and goes on when it is
+//! A crash in between leaves indexes in the state `building` in the record, and what the build has written
+//! down of itself (`saved.rs`): then it is there again when the catalog is opened, and goes on when it is
 //! [claimed](BuildProgress::claim). Where nothing is written down the indexes are removed.
 
 mod crew;
@@ -74,8 +74,9 @@ pub(crate) fn restore(collection: &Collection, saved: SavedBuild) {
     let indexes = saved.indexes.iter().filter_map(name).collect();
     let order = BuildOrder { indexes, replaced: saved.replaced, is_of_log: saved.is_of_log };
     let build = BuildProgress::of_saved(collection, order, saved.stage);
-    tracing::info!(target: "INDEX", id = 8_800_200, namespace = %definition.namespace, indexes = ?build.names(),
-        scanned = build.resumed_at(), "An index build that did not come to its end can go on");
+    tracing::info!(target: "INDEX", id = 8_800_200, namespace = %definition.namespace,
+        indexes = ?build.names(), scanned = build.resumed_at(),
+        "An index build that did not come to its end can go on");
     collection.add_build(build);
 }
 

@@ -29,8 +29,8 @@
 //! * Whatever changes goes through one door (`change.rs`), which tells what it is beside the bytes.
 //! * Whatever an operation commits is in its [`Receipts`], also when it fails afterwards.
 //! * Ids of collections, and of indexes in a collection, are never used again.
-//! * After a crash no index is ready that is half built: a build goes on from what it has written down, or its
-//!   indexes are removed at opening.
+//! * After a crash no index is ready that is half built: a build goes on from what it has written down, or
+//!   its indexes are removed at opening.
 //! * Record ids of a capped collection become visible in ascending order.
 //!
 //! # Not here

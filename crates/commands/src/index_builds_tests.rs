@@ -68,7 +68,8 @@ fn a_build_goes_on_by_itself_in_its_window() {
     assert!(!is_ready(&server), "its window is closed");
     let shown = crate::calendar::status(&server);
     let Some(Value::Document(state)) = shown.get("indexBuilds") else { panic!("{shown:?}") };
-    assert_eq!(state.get("state"), Some(&Value::from("waiting")));
+    let told = (state.get("state"), state.get("waitingBuilds"));
+    assert_eq!(told, (Some(&Value::from("waiting")), Some(&Value::Int64(1))));
     ok(&server, doc! { "setCalendar": 1, "indexBuilds": (Value::Null), "$db": "admin" });
     assert!(matches!(block_on(resumer.step(&server)), ResumeStep::Continues { .. }));
     assert!(is_ready(&server));

@@ -422,8 +422,8 @@ impl Store {
         self.inner.reclaim.add((keyspace, range));
     }
 
-    /// Has compaction put off what need not be done yet (three times as many files gather on level 0), or do it
-    /// again as it comes. Compaction that is behind goes on either way.
+    /// Has compaction put off what need not be done yet (three times as many files gather on level 0), or do
+    /// it again as it comes. Compaction that is behind goes on either way.
     ///
     /// # Errors
     /// What the engine reports.

@@ -258,7 +258,7 @@ pub(super) fn directory_of(
     Some(store.path()?.join(DIRECTORY).join(format!("{collection}-{}", first.unwrap_or_default())))
 }
 
-/// The builds that a process before this one has not ended. What cannot be read, or is no build's, is removed.
+/// The builds that a process before this one has not ended. What cannot be read, or is no build's, goes.
 pub(crate) fn find_saved(store: &Store) -> Vec<SavedBuild> {
     let Some(directory) = store.path().map(|path| path.join(DIRECTORY)) else { return Vec::new() };
     let mut found = Vec::new();

@@ -98,6 +98,7 @@ impl Scan {
             ledger.parts = parts(collection, threads)?;
         }
         progress.begin_scan(ledger.saved_documents);
+        let has_runs = ledger.saved_documents > 0;
         let scan = Scan {
             ledger: Mutex::new(ledger),
             saving: Mutex::new(()),
@@ -109,7 +110,7 @@ impl Scan {
             keeps_rules,
         };
         // A power loss before the first run may take it: there is nothing in it yet.
-        scan.save(false)?;
+        scan.save(has_runs)?;
         Ok(scan)
     }
 
@@ -155,7 +156,8 @@ impl Ledger {
                 match FileRun::reopen(directory, record) {
                     Ok(run) => of_index.push(Arc::new(Run::File(run))),
                     Err(error) => {
-                        tracing::warn!(target: "INDEX", indexes = ?progress.names(), file = record.file, %error,
+                        tracing::warn!(target: "INDEX", id = 8_800_202, indexes = ?progress.names(),
+                            file = record.file, %error,
                             "A sorted run of an index build cannot be read: the collection is scanned anew");
                         return 0;
                     }

@@ -100,8 +100,8 @@ fn specs() -> Vec<IndexSpec> {
     specs.iter().map(parse).collect()
 }
 
-/// Changes, removes and adds documents everywhere in the collection, as long as the build does not keep writers
-/// out: it does not go on meanwhile.
+/// Changes, removes and adds documents everywhere in the collection, as long as the build does not keep
+/// writers out: it does not go on meanwhile.
 fn write_everywhere(things: &Collection, round: i32, changes: i32) {
     let is_done = |writing: std::pin::Pin<&mut dyn Future<Output = ()>>| {
         writing.poll(&mut Context::from_waker(Waker::noop())).is_ready()

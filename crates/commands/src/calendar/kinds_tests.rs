@@ -75,7 +75,7 @@ fn check(window: &Document, from_day: i64, minutes: i64, changes: usize) {
 
 #[test]
 fn every_kind_follows_midnight_changes_of_the_clock_and_leap_days() {
-    /// Days since 1970: the fourth of May, the nights of the changes, and the 28th of February in a leap year.
+    /// Days since 1970: the fourth of May, the nights of the changes, and the 28th of a February with 29.
     const MAY_2026: i64 = 20_577;
     const MARCH_2026: i64 = 20_541;
     const OCTOBER_2026: i64 = 20_751;

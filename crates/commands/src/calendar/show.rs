@@ -66,6 +66,10 @@ fn state_of(server: &ServiceContext, work: &Work, moment_ms: i64) -> Document {
         }
         Permission::Overridden { reason } => state.push("reason", reason),
     }
+    if work.id.kind == WorkKind::IndexBuilds {
+        // Those that go on after a restart and nobody works on.
+        state.push("waitingBuilds", server.node.catalog.waiting_index_builds().len() as i64);
+    }
     state.push("overrides", server.node.calendar.overrides(work.id) as i64);
     state
 }

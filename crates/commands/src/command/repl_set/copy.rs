@@ -30,8 +30,8 @@ async fn copy(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>)
     Ok(())
 }
 
-/// How long a member that copies is to rest after so many bytes, by the rate of the calendar, in milliseconds.
-/// A copy that nobody reads from for long is gone.
+/// How long a member that copies is to rest after so many bytes, by the rate of the calendar, in
+/// milliseconds. A copy that nobody reads from for long is gone.
 fn rest_after(server: &ServiceContext, bytes: u64) -> i64 {
     const MILLIS_MAX: i64 = 60_000;
     let rate = calendar::ask(server, WorkKind::InitialSync, None).rate().unwrap_or_default();

@@ -1,11 +1,12 @@
-"""Index builds of more data than memory: python measure_index_build_in_memory.py [--documents 1500000] [--limit-mib 1024] BINARY
+"""Index builds of more data than memory: python measure_index_build_limited.py [--documents 1500000] [--limit-mib 1024] BINARY
 
-The server is in a control group with a limit on memory, page cache included, and has data of about 1 KB a document. Told
+The server is in a control group with a limit on memory, page cache included, and has data of about 1 KB a document that do not compress. Told
 are for each index the documents a second, the most memory that the process had for itself meanwhile, and the bytes of sorted
 runs on the disk; then what is left to do after a `kill -9` half way.
 """
 
 import argparse
+import os
 import pathlib
 import re
 import signal
@@ -66,7 +67,7 @@ def load(things, documents):
         things.insert_many(
             [
                 {"_id": number, "n": number * 7919 % 1_000_003, "u": number * 48_271 % 2_147_483_647, "text": f"text {number % 977:05}",
-                 "filler": f"{number:09}" * 100}
+                 "filler": os.urandom(900)}
                 for number in range(first, min(first + BATCH, documents))
             ],
             ordered=False,
@@ -150,7 +151,7 @@ def after_a_kill(server, documents):
     server.start()
     resumed = ""
     while any((server.directory / "index-builds").iterdir()):
-        operations = server.client.admin.command("currentOp", {"desc": "IndexBuildResumer"})["inprog"]
+        operations = server.client.admin.command({"currentOp": 1, "desc": "IndexBuildResumer"})["inprog"]
         resumed = next((op["msg"] for op in operations if "scanning" in op["msg"]), resumed)
         time.sleep(0.05)
     took = time.monotonic() - began
