@@ -54,6 +54,10 @@ class Server:
         if "--diskReserveMB" not in arguments:
             # Directories of ended servers are kept for a while, and there are many of them.
             self.command += ["--diskReserveMB", "0"]
+        self.start(before)
+
+    def start(self, before=None):
+        """Starts the process, also once more after its end."""
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=before)
 

@@ -111,7 +111,37 @@ def test_the_terminal_shows_it(server):
     assert max(len(line) for line in lines) <= 110
     assert any("ttl calendar.own, index at_1: open until" in line and "500 documents/s" in line for line in lines)
     bars = [line for line in lines if set(line) <= set(" █·")]
-    assert [bar.strip()[0] for bar in bars if bar.strip()] == ["·", "█"]
+    assert [bar.strip()[0] for bar in bars if bar.strip()] == ["·", "█", "█", "█", "█", "█"]
+    for kind in ["compaction", "indexBuilds", "backup", "initialSync"]:
+        assert f"  {kind}: always, it has no window" in lines
+
+
+def test_a_backup_waits_for_its_window_unless_it_is_to_be_taken_now(server, tmp_path):
+    with server.client() as client:
+        client["calendar"]["c"].insert_many([{"text": "x" * 1000} for _ in range(1000)])
+        client.admin.command("setCalendar", 1, backup=window(*CLOSED))
+        command = [BINARY, "backup", str(tmp_path / "backups"), "--uri", f"mongodb://127.0.0.1:{server.port}"]
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        shown = lambda: [op.get("msg") for op in client.admin.command("currentOp")["inprog"] if "heddleBackup" in op.get("command", {})]
+        eventually("it waits", lambda: shown() == ["backup: waits for its window in the calendar"], SECONDS)
+        assert heddle(client)["calendar"]["backup"]["state"] == "waiting"
+        now = subprocess.run([*command, "--now"], capture_output=True, text=True, timeout=60)
+        assert now.returncode == 0 and "generation 1:" in now.stdout, now
+        client.admin.command("setCalendar", 1, backup=window(*OPEN, bytesPerSecond=1_000_000))
+        output, _ = waiting.communicate(timeout=60)
+        assert waiting.returncode == 0 and "generation 2:" in output, output
+
+
+def test_compaction_outside_of_its_window_is_put_off(server):
+    with server.client() as client:
+        client.admin.command("setCalendar", 1, compaction=window(*CLOSED))
+        state = lambda: heddle(client)["calendar"]["compaction"]["state"]
+        assert state() == "waiting"
+        eventually("it follows", lambda: '"kind":"compaction"' in server.log.read_text(), SECONDS)
+        with pytest.raises(pymongo.errors.OperationFailure):
+            client.admin.command("setCalendar", 1, compaction=window(*OPEN, bytesPerSecond=1))
+        client.admin.command("setCalendar", 1, compaction=None)
+        assert state() == "open"
 
 
 def test_hidden_is_what_has_expired(server):

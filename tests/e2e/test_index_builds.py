@@ -8,6 +8,8 @@ import time
 import pymongo
 import pymongo.errors
 import pytest
+from replica_set import eventually
+from test_control_groups import limited  # noqa: F401, a fixture
 
 DOCUMENTS = 60_000
 
@@ -64,12 +66,15 @@ def test_a_build_that_is_killed_leaves_a_whole_index_or_none(start_server, tmp_p
             thread.join()
         server = start_server(directory=directory)
         with server.client() as client:
+            # It goes on by itself, beside writers.
+            for number in range(500):
+                client.built.things.update_one({"_id": number * 7}, {"$set": {"n": number % 977}})
+            left = directory / "index-builds"
+            eventually("the build is over", lambda: not left.exists() or not list(left.iterdir()), 60)
             names = set(client.built.things.index_information())
             assert names in ({"_id_"}, {"_id_", "n_1", "u_1", "tags_1"}), "all of them or none"
             outcomes.append(len(names) > 1)
             assert_whole(client)
-            left = directory / "index-builds"
-            assert not left.exists() or not list(left.iterdir()), "files of the build are left"
             assert client.built.things.count_documents({}) == DOCUMENTS
             client.built.things.drop_indexes()
     with server.client() as client:
@@ -113,5 +118,85 @@ def test_a_build_ends_with_its_time_limit(start_server):
         fill(client.built.things)
         with pytest.raises(pymongo.errors.ExecutionTimeout):
             client.built.command("createIndexes", "things", indexes=[{"key": {"n": 1, f"f{number}": 1}, "name": f"f{number}"} for number in range(12)], maxTimeMS=20)
+        assert set(client.built.things.index_information()) == {"_id_"}
+        assert_whole(client)
+
+
+def resumer(client):
+    """The build that goes on in the background."""
+    running = client.admin.command({"currentOp": 1, "desc": "IndexBuildResumer"})["inprog"]
+    return running[0] if running else None
+
+
+def test_a_build_goes_on_behind_what_it_has_scanned(limited):  # noqa: F811
+    """Little memory, so that runs are on the disk, and a rate that makes it last."""
+    server, group = limited(384 << 20)
+    documents = 250_000
+    with server.client() as client:
+        things = client.built.things
+        for first in range(0, documents, 10_000):
+            things.insert_many([{"_id": number, "n": number * 7919 % documents, "u": f"{number * 7919 % documents:040}"} for number in range(first, first + 10_000)])
+        client.admin.command("setCalendar", 1, indexBuilds={"documentsPerSecond": 60_000})
+
+        def build():
+            with server.client() as other:
+                try:
+                    other.built.things.create_indexes([pymongo.IndexModel("n"), pymongo.IndexModel("u", unique=True)])
+                except pymongo.errors.PyMongoError:
+                    pass
+
+        builder = threading.Thread(target=build)
+        builder.start()
+        done = lambda: max([op["progress"]["done"] for op in client.admin.command("currentOp")["inprog"] if "progress" in op], default=0)
+        eventually("it has scanned half of them", lambda: done() > documents // 2, 60)
+        things.update_many({"_id": {"$lt": 1_000}}, {"$inc": {"n": 1_000_000}})
+        things.delete_many({"_id": {"$gte": 100_000, "$lt": 100_500}})
+    server.stop(signal.SIGKILL)
+    builder.join()
+    runs = list((server.directory / "index-builds").glob("*/run-*"))
+    assert runs, "nothing was written before the crash"
+    server.start(before=group.enter)
+    server.wait_until_it_answers()
+    with server.client() as client:
+        things = client.built.things
+        shown = eventually("it goes on", lambda: resumer(client), 30)
+        assert shown["ns"] == "built.things" and shown["command"]["createIndexes"] == "things", shown
+        resumed = int(shown["msg"].split("resumed at document ")[1].split(")")[0])
+        assert resumed > documents // 10, shown["msg"]
+        things.insert_many([{"_id": documents + number, "n": number, "u": f"new {number}"} for number in range(1_000)])
+        eventually("it is done", lambda: not list((server.directory / "index-builds").iterdir()), 120)
+        assert_whole(client)
+        assert things.count_documents({"n": {"$gte": 1_000_000}}, hint="n_1") == 1_000
+        assert things.count_documents({}, hint="u_1") == documents + 500
+        with pytest.raises(pymongo.errors.DuplicateKeyError):
+            things.insert_one({"u": "new 7"})
+    assert "An index build that went on after a restart is done" in server.log.read_text()
+
+
+def test_a_build_that_ends_with_its_server_goes_on_at_the_next_start(start_server, tmp_path):
+    server = start_server(directory=tmp_path / "data")
+    with server.client() as client:
+        fill(client.built.things)
+        client.admin.command("setCalendar", 1, indexBuilds={"documentsPerSecond": 10_000})
+
+        def build():
+            with server.client() as other:
+                try:
+                    other.built.things.create_index("n")
+                except pymongo.errors.PyMongoError:
+                    pass
+
+        builder = threading.Thread(target=build)
+        builder.start()
+        eventually("it runs", lambda: [op for op in client.admin.command("currentOp")["inprog"] if "createIndexes" in op.get("command", {})], 30)
+    assert server.stop() == 0
+    builder.join()
+    assert "An index build goes on at the next start" in server.log.read_text()
+    server = start_server(directory=tmp_path / "data")
+    with server.client() as client:
+        eventually("it goes on", lambda: resumer(client), 30)
+        # Nobody has to wait for an index that nobody wants any more.
+        client.built.things.drop_index("n_1")
+        eventually("it ends", lambda: resumer(client) is None, 30)
         assert set(client.built.things.index_information()) == {"_id_"}
         assert_whole(client)

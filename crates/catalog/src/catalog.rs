@@ -3,7 +3,7 @@
 use crate::change::Changes;
 use crate::collection::{Collection, KeyLatches};
 use crate::definition::{CollectionDefinition, IndexState, UUID_SUBTYPE};
-use crate::index_build;
+use crate::index_build::{self, BuildPace, SavedBuild};
 use crate::keys::{self, CollectionId};
 use crate::namespace::{Namespace, check_database};
 use crate::state::{CatalogEntry, CatalogState};
@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use document::{RawDocument, Value, doc};
 use query::{QueryError, checkpoint};
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use storage::{Direction, ExclusiveGuard, Keyspace, ReadView, SharedLatch, Store};
 use uuid::Uuid;
 
@@ -26,6 +26,8 @@ pub struct Catalog {
     key_latches: Arc<KeyLatches>,
     /// Held by whoever changes the catalog. First in the lock order.
     latch: SharedLatch,
+    /// What index builds keep to beside the I/O budget.
+    build_pace: OnceLock<Arc<dyn BuildPace>>,
 }
 
 impl std::fmt::Debug for Catalog {
@@ -50,39 +52,53 @@ pub(crate) struct Renamed<'r> {
 }
 
 impl Catalog {
-    /// Loads the definitions from a store, and removes what a crash left of unfinished index builds.
+    /// Loads the definitions from a store. Index builds that a crash has ended are there again and wait to go
+    /// on, where they have written down how far they were; what is left of others is removed.
     ///
     /// # Errors
     /// Storage errors; [`CatalogError::Damaged`] for a record that makes no sense.
     pub fn open(store: Store) -> Result<Arc<Self>, CatalogError> {
-        index_build::remove_files(&store);
+        let mut saved_builds = index_build::find_saved(&store);
         let receipts = Receipts::default();
         let context = OperationContext::writing(&store, &receipts);
         let key_latches = Arc::new(KeyLatches::default());
         let mut state = CatalogState::default();
         for definition in load_records(context.view)? {
-            let definition = without_unfinished_indexes(&context, &store, definition)?;
+            let (of_it, others) =
+                saved_builds.into_iter().partition(|saved| saved.is_of(&definition, &store));
+            saved_builds = others;
+            let of_it: Vec<SavedBuild> = of_it;
+            let definition = without_unfinished_indexes(&context, &store, definition, &of_it)?;
             let namespace = definition.namespace.clone();
             let entry = match definition.options.view {
                 Some(_) => CatalogEntry::View(Arc::new(definition)),
                 None => {
-                    let key_latches = Arc::clone(&key_latches);
-                    CatalogEntry::Collection(Collection::open(
-                        store.clone(),
-                        key_latches,
-                        context.view,
-                        definition,
-                    )?)
+                    let (store, key_latches) = (store.clone(), Arc::clone(&key_latches));
+                    let collection = Collection::open(store, key_latches, context.view, definition)?;
+                    of_it.into_iter().for_each(|saved| index_build::restore(&collection, saved));
+                    CatalogEntry::Collection(collection)
                 }
             };
             state.insert(namespace, entry);
         }
+        saved_builds.iter().for_each(|saved| index_build::discard(&store, saved));
         Ok(Arc::new(Catalog {
             store,
             state: ArcSwap::from_pointee(state),
             key_latches,
             latch: SharedLatch::new(),
+            build_pace: OnceLock::new(),
         }))
+    }
+
+    /// Has index builds that begin from now on keep to a pace. Not those that a log asks for: who applies it
+    /// waits for them. Only the first call counts.
+    pub fn pace_index_builds(&self, pace: Arc<dyn BuildPace>) {
+        let _ = self.build_pace.set(pace);
+    }
+
+    pub(crate) fn build_pace(&self, context: &OperationContext<'_>) -> Option<Arc<dyn BuildPace>> {
+        self.build_pace.get().filter(|_| context.keeps_rules()).cloned()
     }
 
     /// The store below.
@@ -462,8 +478,11 @@ fn without_unfinished_indexes(
     context: &OperationContext<'_>,
     store: &Store,
     mut definition: CollectionDefinition,
+    go_on: &[SavedBuild],
 ) -> Result<CollectionDefinition, CatalogError> {
-    let unfinished = definition.take_indexes(|index| index.state == IndexState::Building);
+    let goes_on = |id| go_on.iter().any(|saved| saved.has(id));
+    let unfinished =
+        definition.take_indexes(|index| index.state == IndexState::Building && !goes_on(index.id));
     if unfinished.is_empty() {
         return Ok(definition);
     }

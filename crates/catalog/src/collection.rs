@@ -269,6 +269,10 @@ impl Collection {
         self.dropped.store(true, Ordering::Release);
         for build in self.builds() {
             build.cancel();
+            if build.claim() {
+                build.remove_files();
+                self.remove_build(&build);
+            }
         }
         self.inserted.notify();
     }

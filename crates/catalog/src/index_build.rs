@@ -12,12 +12,16 @@
 //! Each document is read once, at any moment since the registration: an entry that no writer touched since
 //! is the same in all versions of its document, and about one that was touched the note has the last word.
 //!
-//! A crash in between leaves indexes in the state `building` in the record; opening the catalog removes them.
+//! A crash in between leaves indexes in the state `building` in the record, and what the build has written
+//! down of itself (`saved.rs`): then it is there again when the catalog is opened, and goes on when it is
+//! [claimed](BuildProgress::claim). Where nothing is written down the indexes are removed.
 
 mod crew;
 mod merge;
 mod notes;
+mod progress;
 mod run;
+mod saved;
 mod scan;
 
 use crate::change::Changes;
@@ -25,18 +29,23 @@ use crate::collection::Collection;
 use crate::definition::IndexState;
 use crate::index_keys::IndexEntryBuf;
 use crate::keys::{self, IndexId};
-use crate::waiters::{Waiters, give_way};
+use crate::waiters::give_way;
 use crate::write::unique::{ReleasedKeys, UniqueProbe, duplicate};
 use crate::{CatalogError, OperationContext};
 use merge::Merge;
 use parking_lot::Mutex;
 use query::checkpoint;
 use run::Run;
+use saved::SavedStage;
 use scan::{Scan, Scanner};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use storage::files::remove_tree;
-use storage::{Direction, KeyRange, Keyspace, Store, TableRows};
+use std::sync::atomic::Ordering;
+use storage::{Direction, KeyRange, Keyspace, TableRows};
+
+pub(crate) use progress::BuildOrder;
+pub use progress::{BuildPace, BuildPhase, BuildProgress};
+pub use saved::discard_saved_builds;
+pub(crate) use saved::{SavedBuild, SavedScan, discard, find_saved};
 
 /// Where a build keeps files, beside the data.
 const DIRECTORY: &str = "index-builds";
@@ -50,161 +59,25 @@ const PAID_EACH: usize = 1 << 20;
 const DOCUMENTS_PER_THREAD: u64 = 20_000;
 /// A thread's share of a merge: from so many entries on it is worth it.
 const ENTRIES_PER_MERGE: usize = 20_000;
-/// Suspected duplicates kept in memory; a build that meets more reads its unique indexes once more at the
-/// end.
-const SUSPECTS_MAX: usize = 10_000;
-
-/// What is done between two looks of `currentOp` at it.
-const SHOWN_EACH: u64 = 1 << 15;
-
-/// The steps of a build.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum BuildPhase {
-    /// Documents are read.
-    Scan = 0,
-    /// Sorted entries become the index.
-    Load = 1,
-    /// What writers did meanwhile becomes part of it.
-    Settle = 2,
-}
-
-/// One index build, for `currentOp` and for stopping it.
-#[derive(Debug)]
-pub struct BuildProgress {
-    index_ids: Vec<IndexId>,
-    names: Vec<String>,
-    /// Indexes that go when the new ones are ready.
-    replaced: Vec<IndexId>,
-    phase: AtomicU8,
-    done: AtomicU64,
-    total: AtomicU64,
-    cancelled: AtomicBool,
-    /// Its threads are to end, whyever.
-    stopped: AtomicBool,
-    /// It has gone on by a part, or a thread of it has ended.
-    moved: Waiters,
-    /// Entries of unique indexes whose fields another document had when they were written. A leaf in the
-    /// lock order.
-    suspects: Mutex<Vec<(IndexId, IndexEntryBuf)>>,
-    /// Not every suspect could be kept.
-    overflowed: AtomicBool,
-    finished: Waiters,
-}
-
-impl BuildProgress {
-    fn new(indexes: Vec<(IndexId, String)>, replaced: Vec<IndexId>, total: u64) -> Arc<Self> {
-        let (index_ids, names) = indexes.into_iter().unzip();
-        Arc::new(BuildProgress {
-            index_ids,
-            names,
-            replaced,
-            phase: AtomicU8::new(BuildPhase::Scan as u8),
-            done: AtomicU64::new(0),
-            total: AtomicU64::new(total),
-            cancelled: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
-            moved: Waiters::default(),
-            suspects: Mutex::default(),
-            overflowed: AtomicBool::new(false),
-            finished: Waiters::default(),
-        })
-    }
-
-    /// The names of the indexes being built.
-    pub fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// What it is at.
-    pub fn phase(&self) -> BuildPhase {
-        match self.phase.load(Ordering::Relaxed) {
-            0 => BuildPhase::Scan,
-            1 => BuildPhase::Load,
-            _ => BuildPhase::Settle,
-        }
-    }
-
-    /// Documents, entries or notes that the phase has done with.
-    pub fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
-    }
-
-    /// How many there were at the beginning of the phase; of notes nobody knows.
-    pub fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
-    }
-
-    fn begin(&self, phase: BuildPhase, total: u64) {
-        self.done.store(0, Ordering::Relaxed);
-        self.total.store(total, Ordering::Relaxed);
-        self.phase.store(phase as u8, Ordering::Relaxed);
-    }
-
-    fn advance(&self, count: u64) {
-        let before = self.done.fetch_add(count, Ordering::Relaxed);
-        if before / SHOWN_EACH != (before + count) / SHOWN_EACH {
-            self.moved.notify();
-        }
-    }
-
-    fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire) || self.cancelled.load(Ordering::Acquire)
-    }
-
-    /// Asks the build to stop; it removes what it has made.
-    pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn index_ids(&self) -> &[IndexId] {
-        &self.index_ids
-    }
-
-    pub(crate) const fn finished(&self) -> &Waiters {
-        &self.finished
-    }
-
-    pub(crate) fn suspect(&self, index: IndexId, entry: &IndexEntryBuf) {
-        let mut suspects = self.suspects.lock();
-        if suspects.len() < SUSPECTS_MAX {
-            suspects.push((index, entry.clone()));
-        } else {
-            self.overflowed.store(true, Ordering::Release);
-        }
-    }
-
-    fn check_going_on(&self) -> Result<(), CatalogError> {
-        if self.cancelled.load(Ordering::Acquire) { Err(self.aborted()) } else { Ok(()) }
-    }
-
-    fn aborted(&self) -> CatalogError {
-        CatalogError::IndexBuildAborted(format!("Index build aborted: {}", self.names.join(", ")))
-    }
-}
-
-/// Removes what builds that a crash ended have left beside the data.
-pub(crate) fn remove_files(store: &Store) {
-    let Some(directory) = store.path().map(|path| path.join(DIRECTORY)) else { return };
-    if let Err(error) = remove_tree(&directory) {
-        tracing::warn!(%error, directory = %directory.display(), "files of old index builds stay");
-    }
-}
-
 /// Starts a build of indexes that the published definition already has in the state `Building`. The replaced
 /// ones go at its end.
-pub(crate) fn start(
-    collection: &Collection,
-    indexes: Vec<(IndexId, String)>,
-    replaced: Vec<IndexId>,
-) -> Arc<BuildProgress> {
-    let build = BuildProgress::new(indexes, replaced, collection.document_count());
+pub(crate) fn start(collection: &Collection, order: BuildOrder) -> Arc<BuildProgress> {
+    let build = BuildProgress::new(collection, order);
     collection.add_build(Arc::clone(&build));
     build
+}
+
+/// Has a build again that a process before this one has begun; the collection's definition has its indexes.
+pub(crate) fn restore(collection: &Collection, saved: SavedBuild) {
+    let definition = collection.definition();
+    let name = |&id: &IndexId| Some((id, definition.index_by_id(id)?.spec.name.clone()));
+    let indexes = saved.indexes.iter().filter_map(name).collect();
+    let order = BuildOrder { indexes, replaced: saved.replaced, is_of_log: saved.is_of_log };
+    let build = BuildProgress::of_saved(collection, order, saved.stage);
+    tracing::info!(target: "INDEX", id = 8_800_200, namespace = %definition.namespace,
+        indexes = ?build.names(), scanned = build.resumed_at(),
+        "An index build that did not come to its end can go on");
+    collection.add_build(build);
 }
 
 /// Fills the indexes. Afterwards [`finish`] or [`abandon`] is called with the collection's writers kept out.
@@ -213,14 +86,32 @@ pub(crate) async fn fill(
     collection: &Collection,
     build: &Arc<BuildProgress>,
 ) -> Result<(), CatalogError> {
+    match build.take_left() {
+        // Nobody knows any more which entries were suspects.
+        Some(SavedStage::Settle) => build.overflowed.store(context.keeps_rules(), Ordering::Release),
+        Some(SavedStage::Scan(saved)) => scan_and_load(context, collection, build, Some(saved)).await?,
+        None => scan_and_load(context, collection, build, None).await?,
+    }
+    build.begin(BuildPhase::Settle, 0);
+    notes::settle_most(context, collection, build).await?;
+    build.check_going_on()
+}
+
+/// All entries of what is there, into the store.
+pub(crate) async fn scan_and_load(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: &Arc<BuildProgress>,
+    saved: Option<SavedScan>,
+) -> Result<(), CatalogError> {
     let threads = match usize::try_from(build.total() / DOCUMENTS_PER_THREAD).unwrap_or(usize::MAX) {
         0 => 0,
         most => collection.store.build_threads().min(most),
     };
-    let scan = Arc::new(Scan::new(collection, build, (threads, context.keeps_rules()))?);
+    let scan = Arc::new(Scan::new(collection, build, (threads, context.keeps_rules()), saved)?);
     match threads {
         0 => {
-            let mut scanner = Scanner::new(&scan);
+            let mut scanner = Scanner::new(&scan, 0);
             while scanner.step()? {
                 build.check_going_on()?;
                 checkpoint::look()?;
@@ -230,7 +121,8 @@ pub(crate) async fn fill(
         }
         _ => {
             let job = |scanner: Scanner| -> crew::Job { Box::new(|| scanner.run()) };
-            crew::work(build, (0..threads).map(|_| job(Scanner::new(&scan))).collect()).await?;
+            let jobs = (0..threads).map(|number| job(Scanner::new(&scan, number)));
+            crew::work(build, jobs.collect()).await?;
         }
     }
     let (multikey, runs) = scan.results();
@@ -240,10 +132,7 @@ pub(crate) async fn fill(
         let _writing = collection.begin_write().await?;
         collection.record_multikey(context, &additions).await?;
     }
-    load(context, collection, &scan, runs, threads).await?;
-    build.begin(BuildPhase::Settle, 0);
-    notes::settle_most(context, collection, build).await?;
-    build.check_going_on()
+    load(context, collection, &scan, runs, threads).await
 }
 
 /// Makes the indexes of their runs.
@@ -272,7 +161,9 @@ async fn load(
         for merge in merges {
             fill_by_units(context, collection, build, merge).await?;
         }
-        return Ok(());
+        // Without runs on the disk all is scanned again after a crash, which is right at any moment.
+        let is_in_runs = runs.iter().flatten().any(|run| run.record().is_some());
+        return if is_in_runs { build.save(&collection.store, SavedStage::Settle, true) } else { Ok(()) };
     }
     merges.reverse();
     let (left, tables) = (Arc::new(Mutex::new(merges)), Arc::new(Mutex::new(Vec::new())));
@@ -281,7 +172,7 @@ async fn load(
         Box::new(move || {
             loop {
                 let Some(mut merge) = left.lock().pop() else { return Ok(()) };
-                let path = scan.new_path();
+                let path = scan.new_path("table");
                 let mut rows = Paid { merge: &mut merge, scan: &scan, bytes: 0 };
                 let written = scan.store.write_tables(Keyspace::Indexes, &mut rows, &path)?;
                 tables.lock().extend(written);
@@ -297,7 +188,11 @@ async fn load(
     // Neither is the collection dropped meanwhile nor one of the indexes.
     let _writing = collection.begin_write().await?;
     build.check_going_on()?;
-    Ok(collection.store.ingest(Keyspace::Indexes, &tables)?)
+    collection.store.ingest(Keyspace::Indexes, &tables)?;
+    // Before the first note is settled: merged again, the runs would bring back what a note has taken away.
+    build.save(&collection.store, SavedStage::Settle, true)?;
+    build.remove_files_but_state();
+    Ok(())
 }
 
 /// The rows of a merge, held to the I/O budget and to what room there is.
@@ -421,7 +316,7 @@ pub(crate) fn check_all_entries(
     build: &BuildProgress,
 ) -> Result<(), CatalogError> {
     let definition = collection.definition();
-    for index in build.index_ids.iter().filter_map(|&id| definition.index_by_id(id)) {
+    for index in build.index_ids().iter().filter_map(|&id| definition.index_by_id(id)) {
         if !index.is_to_be_unique() {
             continue;
         }
@@ -456,13 +351,13 @@ pub(crate) async fn finish(
         check_all_entries(context, collection, build)?;
     }
     let mut definition = collection.definition().copy()?;
-    for &id in &build.index_ids {
+    for &id in build.index_ids() {
         definition
             .change_index(id, |index| (index.spec.clone(), IndexState::Ready, index.multikey.clone()))?;
     }
     let replaced = definition.take_indexes(|index| build.replaced.contains(&index.id));
     let mut changes = Changes::new(context);
-    changes.commit_index_build(&definition, &build.index_ids, &replaced);
+    changes.commit_index_build(&definition, build.index_ids(), &replaced);
     changes.commit(&collection.store).await?;
     collection.publish(definition);
     Ok(())
@@ -476,7 +371,7 @@ pub(crate) async fn abandon(
 ) -> Result<(), CatalogError> {
     let mut changes = Changes::new(context);
     changes.pass_gates();
-    remove_indexes(changes, collection, &build.index_ids).await
+    remove_indexes(changes, collection, build.index_ids()).await
 }
 
 /// Gives up indexes that cannot be removed from the store now, as a full disk may have it: nobody maintains
@@ -484,7 +379,7 @@ pub(crate) async fn abandon(
 /// the collection's record was written anew; then only dropping the collection gives their room back.
 pub(crate) fn forget(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
     let mut definition = collection.definition().copy()?;
-    definition.take_indexes(|index| build.index_ids.contains(&index.id));
+    definition.take_indexes(|index| build.index_ids().contains(&index.id));
     collection.publish(definition);
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::catalog::Catalog;
 use crate::change::Changes;
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexState};
-use crate::index_build::{self, BuildProgress};
+use crate::index_build::{self, BuildOrder, BuildProgress};
 use crate::keys::{self, IndexId};
 use crate::state::CatalogEntry;
 use crate::{CatalogError, IndexSpec, Namespace, OperationContext};
@@ -17,6 +17,8 @@ const INDEXES_MAX: usize = 64;
 
 /// MongoDB's code for what has to wait for other work.
 const CONFLICTING_OPERATION_IN_PROGRESS: i32 = 117;
+/// MongoDB's code for the end of the server.
+const INTERRUPTED_AT_SHUTDOWN: i32 = 11600;
 
 /// What `createIndexes` did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,11 +47,13 @@ enum Plan {
     /// Everything requested exists.
     Nothing,
     /// A requested index is being built by someone else.
-    WaitFor(Arc<index_build::BuildProgress>),
+    WaitFor(Arc<BuildProgress>),
     /// The collection was empty: all are ready.
     Done,
     /// These are registered and wait to be filled.
-    Build(Vec<(IndexId, String)>),
+    Build(Arc<BuildProgress>),
+    /// A build that had some of them goes on, or is gone now. Then look again.
+    GoOn(Option<Arc<BuildProgress>>),
 }
 
 impl Catalog {
@@ -76,10 +80,17 @@ impl Catalog {
             match self.register_indexes(context, &collection, specs).await? {
                 Plan::Nothing | Plan::Done => break,
                 Plan::WaitFor(build) => checkpoint::wait(build.finished().after(0)).await?,
-                Plan::Build(indexes) => {
-                    let built = build_indexes(context, &collection, indexes).await;
+                Plan::Build(build) => {
+                    build.keep_to(self.build_pace(context));
+                    let built = build_indexes(context, &collection, &build).await;
                     built.map_err(|error| failed_build(&collection, error))?;
                     break;
+                }
+                Plan::GoOn(None) => {}
+                Plan::GoOn(Some(build)) => {
+                    build.keep_to(self.build_pace(context));
+                    let built = build_indexes(context, &collection, &build).await;
+                    built.map_err(|error| failed_build(&collection, error))?;
                 }
             }
         }
@@ -109,7 +120,7 @@ impl Catalog {
                 }
                 Some(id) => {
                     if let Some(build) = collection.build(id) {
-                        return Ok(Plan::WaitFor(build));
+                        return go_on(context, collection, build, specs).await;
                     }
                 }
                 None => {
@@ -131,8 +142,8 @@ impl Catalog {
         if empty {
             return Ok(Plan::Done);
         }
-        index_build::start(collection, added.clone(), Vec::new());
-        Ok(Plan::Build(added))
+        let order = BuildOrder { indexes: added, replaced: Vec::new(), is_of_log: !context.keeps_rules() };
+        Ok(Plan::Build(index_build::start(collection, order)))
     }
 
     /// Builds all indexes anew but `_id_`, beside the old ones, which serve until the new ones take their
@@ -155,9 +166,9 @@ impl Catalog {
             }
             None => return Err(CatalogError::NamespaceNotFound("collection does not exist".into())),
         };
-        let added = self.register_rebuild(context, &collection).await?;
-        if !added.is_empty() {
-            build_indexes(context, &collection, added).await?;
+        if let Some(build) = self.register_rebuild(context, &collection).await? {
+            build.keep_to(self.build_pace(context));
+            build_indexes(context, &collection, &build).await?;
         }
         Ok(collection.definition().indexes.iter().map(|index| index.spec.clone()).collect())
     }
@@ -166,7 +177,7 @@ impl Catalog {
         &self,
         context: &OperationContext<'_>,
         collection: &Collection,
-    ) -> Result<Vec<(IndexId, String)>, CatalogError> {
+    ) -> Result<Option<Arc<BuildProgress>>, CatalogError> {
         let _guard = self.begin_change(context).await?;
         let _writers = collection.begin_change().await?.ok_or_else(|| dropped(collection))?;
         if !collection.builds().is_empty() {
@@ -189,15 +200,16 @@ impl Catalog {
             ));
         }
         if added.is_empty() {
-            return Ok(added);
+            return Ok(None);
         }
         let ids: Vec<IndexId> = added.iter().map(|(id, _)| *id).collect();
         let mut changes = Changes::new(context);
         changes.create_indexes(&definition, &ids);
         changes.commit(self.store()).await?;
         collection.publish(definition);
-        index_build::start(collection, added.clone(), old.iter().map(|index| index.id).collect());
-        Ok(added)
+        let replaced = old.iter().map(|index| index.id).collect();
+        let order = BuildOrder { indexes: added, replaced, is_of_log: !context.keeps_rules() };
+        Ok(Some(index_build::start(collection, order)))
     }
 
     /// Drops indexes; how many there were before. Builds of dropped indexes are stopped.
@@ -222,12 +234,15 @@ impl Catalog {
         };
         let _writers = collection.begin_change().await?.ok_or_else(|| dropped(&collection))?;
         let definition = collection.definition();
-        let ids = select(&definition, selection)?;
-        for build in ids.iter().filter_map(|&id| collection.build(id)) {
-            build.cancel();
-        }
+        let mut ids = select(&definition, selection)?;
+        let builds: Vec<_> = ids.iter().filter_map(|&id| collection.build(id)).collect();
+        // Where nobody works on a build, nobody else removes the rest of it.
+        let (unworked, worked): (Vec<_>, Vec<_>) = builds.into_iter().partition(|build| build.claim());
+        worked.iter().for_each(|build| build.cancel());
+        ids.extend(unworked.iter().flat_map(|build| build.index_ids()));
         if !ids.is_empty() {
-            index_build::remove_indexes(Changes::new(context), &collection, &ids).await?;
+            let removed = index_build::remove_indexes(Changes::new(context), &collection, &ids).await;
+            end_unworked(&collection, &unworked, removed)?;
         }
         Ok(definition.indexes.len())
     }
@@ -242,27 +257,119 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// Index builds that a process before this one has begun and nobody works on.
+    pub fn waiting_index_builds(&self) -> Vec<(Arc<Collection>, Arc<BuildProgress>)> {
+        let state = self.state();
+        let of = |collection: &Arc<Collection>| {
+            let waiting = collection.builds().into_iter().filter(|build| build.waits());
+            waiting.map(|build| (Arc::clone(collection), build)).collect::<Vec<_>>()
+        };
+        state.collections().flat_map(of).collect()
+    }
+
+    /// Goes on with such a build, unless somebody else does, and resolves when its indexes are ready. False
+    /// when there was nothing to do.
+    ///
+    /// # Errors
+    /// As [`Catalog::create_indexes`]. Nothing is left behind then, unless the server ends: then it goes on
+    /// once more.
+    pub async fn go_on_with_index_build(
+        &self,
+        context: &OperationContext<'_>,
+        collection: &Collection,
+        build: &Arc<BuildProgress>,
+    ) -> Result<bool, CatalogError> {
+        if !build.claim() {
+            return Ok(false);
+        }
+        build.keep_to(self.build_pace(context));
+        let built = build_indexes(context, collection, build).await;
+        built.map(|()| true).map_err(|error| failed_build(collection, error))
+    }
+
+    /// Gives up such a build, unless somebody works on it, and tells no observer: it is of this server alone.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn give_up_index_build(
+        &self,
+        context: &OperationContext<'_>,
+        collection: &Collection,
+        build: &Arc<BuildProgress>,
+    ) -> Result<(), CatalogError> {
+        if !build.claim() {
+            return Ok(());
+        }
+        let untold = OperationContext { observer: None, ..*context };
+        let given_up = give_up(&untold, collection, build).await;
+        end_build(collection, build);
+        given_up
+    }
+}
+
+/// What to do about an index that is there and not ready.
+async fn go_on(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: Arc<BuildProgress>,
+    specs: &[IndexSpec],
+) -> Result<Plan, CatalogError> {
+    if !build.claim() {
+        return Ok(Plan::WaitFor(build));
+    }
+    let is_asked_for = |name: &String| specs.iter().any(|spec| spec.name == *name);
+    // A log commits the indexes that it names, and no others with them.
+    if context.keeps_rules() || build.names().iter().all(is_asked_for) {
+        return Ok(Plan::GoOn(Some(build)));
+    }
+    let removed = index_build::remove_indexes(Changes::new(context), collection, build.index_ids()).await;
+    end_unworked(collection, &[build], removed)?;
+    Ok(Plan::GoOn(None))
+}
+
+/// Ends builds that were claimed for the removal of their indexes. If that has failed, they wait as before.
+fn end_unworked(
+    collection: &Collection,
+    builds: &[Arc<BuildProgress>],
+    removed: Result<(), CatalogError>,
+) -> Result<(), CatalogError> {
+    match &removed {
+        Ok(()) => builds.iter().for_each(|build| end_build(collection, build)),
+        Err(_) => builds.iter().for_each(|build| build.give_back()),
+    }
+    removed
+}
+
 async fn build_indexes(
     context: &OperationContext<'_>,
     collection: &Collection,
-    indexes: Vec<(IndexId, String)>,
+    build: &Arc<BuildProgress>,
 ) -> Result<(), CatalogError> {
-    let ids: Vec<IndexId> = indexes.iter().map(|(id, _)| *id).collect();
-    let Some(build) = ids.first().and_then(|&id| collection.build(id)) else {
-        return Err(dropped(collection));
-    };
-    let built = match index_build::fill(context, collection, &build).await {
-        Ok(()) => finish(context, collection, &build).await,
+    let built = match index_build::fill(context, collection, build).await {
+        Ok(()) => finish(context, collection, build).await,
         Err(error) => Err(error),
     };
-    let outcome = match built {
-        Ok(()) => Ok(()),
+    if let Err(error) = built {
+        if error.code() == INTERRUPTED_AT_SHUTDOWN && build.is_kept() {
+            tracing::info!(target: "INDEX", id = 8_800_201, namespace = %collection.definition().namespace,
+                indexes = ?build.names(), "An index build goes on at the next start");
+            return Err(error);
+        }
         // Also when the operation is to end.
-        Err(error) => checkpoint::to_the_end(give_up(context, collection, &build)).await.and(Err(error)),
-    };
-    collection.remove_build(&build);
+        let given_up = checkpoint::to_the_end(give_up(context, collection, build)).await;
+        end_build(collection, build);
+        return given_up.and(Err(error));
+    }
+    end_build(collection, build);
+    Ok(())
+}
+
+/// Nobody works on it any more.
+fn end_build(collection: &Collection, build: &Arc<BuildProgress>) {
+    build.remove_files();
+    collection.remove_build(build);
     build.finished().notify();
-    outcome
 }
 
 async fn finish(

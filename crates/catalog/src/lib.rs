@@ -29,7 +29,8 @@
 //! * Whatever changes goes through one door (`change.rs`), which tells what it is beside the bytes.
 //! * Whatever an operation commits is in its [`Receipts`], also when it fails afterwards.
 //! * Ids of collections, and of indexes in a collection, are never used again.
-//! * After a crash no index is half built: unfinished ones are removed at opening.
+//! * After a crash no index is ready that is half built: a build goes on from what it has written down, or
+//!   its indexes are removed at opening.
 //! * Record ids of a capped collection become visible in ascending order.
 //!
 //! # Not here
@@ -70,7 +71,7 @@ pub use collection::Collection;
 pub use definition::{CollectionDefinition, IndexDefinition, IndexState};
 pub use error::{CatalogError, DuplicateKey, ReadError, WriteError};
 pub use expiry::{ExpiryError, ExpiryFigures, ExpiryStep, ExpiryWalk, HiddenDocuments};
-pub use index_build::{BuildPhase, BuildProgress};
+pub use index_build::{BuildPace, BuildPhase, BuildProgress, discard_saved_builds};
 pub use index_keys::{MultikeyPaths, is_multikey};
 pub use index_spec::{FieldKind, IndexField, IndexSpec};
 pub use indexes::{CreateIndexesReport, IndexSelection};

@@ -24,6 +24,9 @@ mod election_tests;
 mod exec;
 #[cfg(test)]
 mod hidden_tests;
+mod index_builds;
+#[cfg(test)]
+mod index_builds_tests;
 #[cfg(test)]
 mod logged_tests;
 mod own_collections;
@@ -48,6 +51,8 @@ use dispatch::{
 };
 
 pub use aggregation::remove_unfinished_outputs;
+pub use calendar::{keep_compaction_to_calendar, keep_index_builds_to_calendar};
+pub use index_builds::{BuildResumer, ResumeStep, ResumeSwitch};
 pub use own_collections::{expire_retryable_writes, prepare_own_collections, prepare_replicated};
 pub use server::{DataNode, ServiceContext};
 pub use ttl::{TtlMonitor, TtlSwitch};

@@ -4,6 +4,7 @@ use crate::calendar::CalendarBoard;
 use crate::command::{COMMANDS, copy_operation};
 use crate::error::CommandResult;
 use crate::exec::Spill;
+use crate::index_builds::ResumedBuild;
 use crate::parameters::Parameters;
 use crate::replica_set::{SetMember, journaled, no_replica_set, refused};
 use crate::ttl::TtlFigures;
@@ -41,6 +42,8 @@ pub struct DataNode {
     pub(crate) ttl: TtlFigures,
     /// When work in the background may be done.
     pub(crate) calendar: CalendarBoard,
+    /// The index build that goes on after a restart.
+    pub(crate) resumed_build: ResumedBuild,
 }
 
 impl DataNode {
@@ -123,7 +126,11 @@ impl Node for DataNode {
     }
 
     fn background_operations(&self) -> Vec<Document> {
-        self.replica_set().and_then(copy_operation).into_iter().collect()
+        self.replica_set()
+            .and_then(copy_operation)
+            .into_iter()
+            .chain(self.resumed_build.operation())
+            .collect()
     }
 
     #[inline]
@@ -193,6 +200,7 @@ impl DataNode {
             retry_table: None,
             ttl: TtlFigures::default(),
             calendar: CalendarBoard::default(),
+            resumed_build: ResumedBuild::default(),
             catalog,
         }
     }

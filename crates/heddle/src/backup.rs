@@ -26,6 +26,7 @@ const BACKUP: &str = "backup";
 const FILES_ONLY: &str = "filesOnly";
 const DRY_RUN: &str = "dryRun";
 const LEAVE_SET: &str = "leaveSet";
+const NOW: &str = "now";
 
 /// A backup may take days.
 const BACKUP_LIMIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -61,6 +62,12 @@ pub(crate) fn commands() -> [Command; 4] {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .help("How many backups stay, this one included; without it all do"),
+        )
+        .arg(
+            Arg::new(NOW)
+                .long(NOW)
+                .action(ArgAction::SetTrue)
+                .help("Does not wait for its window in the calendar, nor keep to its rate there"),
         );
     let restore = Command::new("restore")
         .about("Restores a backup into an empty data directory, as that of a server of no set")
@@ -139,6 +146,9 @@ fn ask_for_backup(given: &ArgMatches) -> Result<String, BackupCommandError> {
     let mut command = doc! { "heddleBackup": 1, "directory": (directory.as_str()) };
     if let Some(keep) = given.get_one::<u32>(KEEP) {
         command.push("keep", i64::from(*keep));
+    }
+    if given.get_flag(NOW) {
+        command.push(NOW, true);
     }
     command.push("$db", "admin");
     let ends = Arc::new(AtomicBool::new(false));

@@ -128,7 +128,8 @@ fn ruler(from: i64) -> String {
 /// What it is, and how it stands.
 fn headline(work: &Document) -> String {
     let mut line = match text(work, "index") {
-        "" => format!("{} (all without windows of their own)", text(work, "kind")),
+        "" if text(work, "kind") == "ttl" => "ttl (all without windows of their own)".to_owned(),
+        "" => text(work, "kind").to_owned(),
         index => format!("{} {}, index {index}", text(work, "kind"), text(work, "ns")),
     };
     if !work.contains("window") {

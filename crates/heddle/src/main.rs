@@ -24,6 +24,7 @@ mod cluster;
 mod descriptors;
 mod echo_server;
 mod figures;
+mod index_builds;
 mod knobs;
 mod logging;
 mod machine;

@@ -2,6 +2,7 @@
 
 use crate::descriptors::DescriptorBudget;
 use crate::figures::Figures;
+use crate::index_builds::ResumerThread;
 use crate::logging::{Log, LogHandle, LogTarget};
 use crate::machine::Machine;
 use crate::network::{self, Resources};
@@ -150,6 +151,7 @@ struct Running {
     store: Store,
     member: Option<RunningMember>,
     ttl: Option<TtlThread>,
+    index_builds: Option<ResumerThread>,
     parameters: Arc<Parameters>,
     _pid_file: Option<PidFile>,
 }
@@ -213,6 +215,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     if let Err(error) = pollster::block_on(commands::prepare_own_collections(&server)) {
         tracing::warn!(target: "control", id = 21_100, %error, "Cannot note this start in local.startup_log");
     }
+    commands::keep_index_builds_to_calendar(&server);
+    commands::keep_compaction_to_calendar(&server);
     warn_about_access(parameters);
     let service = Arc::new(CommandService::new(Arc::clone(&server)));
     warn_about_limits(parameters, budget);
@@ -225,19 +229,20 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
     log.started();
-    let ttl = start_ttl(&server, member.as_ref()).map_err(StartFailure::with(EXIT_START))?;
+    let (ttl, index_builds) =
+        start_background(&server, member.as_ref()).map_err(StartFailure::with(EXIT_START))?;
     let parameters = Arc::clone(parameters);
-    Ok(Running { server, transport, store, member, ttl, parameters, _pid_file: pid_file })
+    Ok(Running { server, transport, store, member, ttl, index_builds, parameters, _pid_file: pid_file })
 }
 
-/// Lets documents expire, where that is this server's to decide.
-fn start_ttl(
+/// Lets documents expire and index builds go on, where that is this server's to decide.
+fn start_background(
     server: &Arc<ServiceContext>,
     member: Option<&RunningMember>,
-) -> Result<Option<TtlThread>, Box<dyn Error>> {
+) -> Result<(Option<TtlThread>, Option<ResumerThread>), Box<dyn Error>> {
     match replica_set::is_away_from_its_set(member, &server.node.catalog)? {
-        true => Ok(None),
-        false => Ok(Some(TtlThread::start(server)?)),
+        true => Ok((None, None)),
+        false => Ok((Some(TtlThread::start(server)?), ResumerThread::start(server)?)),
     }
 }
 
@@ -364,6 +369,7 @@ impl Running {
                         sessions_expired = Instant::now();
                         member.expire(&self.server);
                     }
+                    commands::keep_compaction_to_calendar(&self.server);
                     self.transport.tidy();
                     allocator::give_back_expired();
                 }
@@ -395,6 +401,9 @@ impl Running {
         if let Some(ttl) = &self.ttl {
             ttl.stop();
         }
+        if let Some(index_builds) = &self.index_builds {
+            index_builds.stop();
+        }
         let interrupted = Arc::clone(&self.server);
         let timer = std::thread::Builder::new().name("shutdown-timer".into()).spawn(move || {
             std::thread::sleep(grace);
@@ -410,6 +419,9 @@ impl Running {
         self.server.timers.stop();
         if let Some(ttl) = &self.ttl {
             ttl.wait(AFTER_INTERRUPT);
+        }
+        if let Some(index_builds) = &self.index_builds {
+            index_builds.wait(AFTER_INTERRUPT);
         }
         let closed = self.store.close();
         tracing::info!(target: "control", id = 20_565, forced = report.forced, abandoned = report.abandoned,

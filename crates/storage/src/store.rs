@@ -446,6 +446,20 @@ impl Store {
         self.inner.reclaim.add((keyspace, range));
     }
 
+    /// Has compaction put off what need not be done yet (three times as many files gather on level 0), or do
+    /// it again as it comes. Compaction that is behind goes on either way.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn defer_compaction(&self, is_deferred: bool) -> Result<(), StorageError> {
+        self.inner.open()?.engine.defer_compaction(is_deferred)
+    }
+
+    /// Whether compaction is so far behind that it must not be put off.
+    pub fn is_compaction_behind(&self) -> bool {
+        self.inner.gate_limits.forbids_deferring(&self.inner.engine.pressure())
+    }
+
     /// Whether the data disk has room for something large beside the data. Has the disk looked at again, too.
     ///
     /// # Errors

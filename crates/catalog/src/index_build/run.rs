@@ -4,12 +4,15 @@
 //!  file: ( key's length u32 LE ‖ value's length u32 LE ‖ key ‖ value )*      key: behind the index's prefix
 //!         └ a mark in memory every 64 KiB: key, offset
 //! ```
+//! A file is synced when it is whole. It stays until the directory of its build goes: a build that goes on
+//! after a crash reads it again, and makes the marks anew while it compares the checksum.
 
 use crate::{CatalogError, keys};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use storage::files::extend_checksum;
 use storage::{KeyValue, StorageError};
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -80,31 +83,54 @@ impl EntryBuffer {
         self.slots.clear();
     }
 
-    /// Writes the sorted entries to a file and forgets them.
+    /// Writes the sorted entries to a file, which is on stable storage then, and forgets them.
     pub(super) fn spill(&mut self, path: PathBuf) -> Result<FileRun, CatalogError> {
-        // Before the file is there, so that none is left when writing it fails.
-        let mut run = FileRun { path, marks: Vec::new(), entries: self.len(), bytes: 0 };
-        self.write(&mut run).map_err(|error| unusable(&error))?;
+        let run = self.write(path).map_err(|error| unusable(&error))?;
         self.clear();
         Ok(run)
     }
 
-    fn write(&self, run: &mut FileRun) -> std::io::Result<()> {
-        let mut writer = BufWriter::with_capacity(BUFFER_BYTES, File::create(&run.path)?);
-        let mut marked = None;
+    fn write(&self, path: PathBuf) -> std::io::Result<FileRun> {
+        let file = Checksummed { file: File::create(&path)?, checksum: 0 };
+        let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let mut run = FileRun { path, marks: Vec::new(), entries: 0, bytes: 0, checksum: 0 };
         for (key, value) in (0..self.len()).filter_map(|position| self.entry(position)) {
-            if marked.is_none_or(|marked| run.bytes >= marked + MARK_BYTES) {
-                let fields = fields((key, value)).expect("an entry of this build is whole");
-                run.marks.push(Mark { key: key.to_vec(), fields, offset: run.bytes });
-                marked = Some(run.bytes);
-            }
+            run.note((key, value)).expect("an entry of this build is whole");
             writer.write_all(&(key.len() as u32).to_le_bytes())?;
             writer.write_all(&(value.len() as u32).to_le_bytes())?;
             writer.write_all(key)?;
             writer.write_all(value)?;
-            run.bytes += (8 + key.len() + value.len()) as u64;
         }
-        writer.into_inner().map_err(|error| error.into_error()).map(drop)
+        let written = writer.into_inner().map_err(|error| error.into_error())?;
+        written.file.sync_all()?;
+        run.checksum = written.checksum;
+        Ok(run)
+    }
+}
+
+/// A file, and the checksum of what has passed on its way.
+struct Checksummed {
+    file: File,
+    checksum: u32,
+}
+
+impl Write for Checksummed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.checksum = extend_checksum(self.checksum, bytes.get(..written).unwrap_or_default());
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Read for Checksummed {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(bytes)?;
+        self.checksum = extend_checksum(self.checksum, bytes.get(..read).unwrap_or_default());
+        Ok(read)
     }
 }
 
@@ -139,19 +165,24 @@ struct Mark {
     offset: u64,
 }
 
-/// A run in a file, which goes with it.
+/// A run in a file.
 #[derive(Debug)]
 pub(super) struct FileRun {
     path: PathBuf,
     marks: Vec<Mark>,
     entries: usize,
     pub(super) bytes: u64,
+    checksum: u32,
 }
 
-impl Drop for FileRun {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
+/// What is written down of a run in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RunRecord {
+    /// The file's name in the directory of its build.
+    pub(super) file: String,
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    pub(super) checksum: u32,
 }
 
 #[derive(Debug)]
@@ -165,6 +196,14 @@ impl Run {
         match self {
             Run::Memory(buffer) => buffer.len(),
             Run::File(run) => run.entries,
+        }
+    }
+
+    /// What to write down of it; `None` for one that goes with its process.
+    pub(super) fn record(&self) -> Option<RunRecord> {
+        match self {
+            Run::Memory(_) => None,
+            Run::File(run) => Some(run.record()),
         }
     }
 
@@ -187,7 +226,58 @@ impl Run {
 /// Reads a run from a key on.
 pub(super) enum RunReader {
     Memory { run: Arc<Run>, next: usize },
-    File { reader: BufReader<File>, key: Vec<u8>, value: Vec<u8>, is_over: bool, _run: Arc<Run> },
+    File(FileReader<File>),
+}
+
+/// Reads the entries of a file one after the other.
+pub(super) struct FileReader<R> {
+    reader: BufReader<R>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    is_over: bool,
+}
+
+impl<R: Read> FileReader<R> {
+    /// At the first entry.
+    fn new(file: R) -> std::io::Result<Self> {
+        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
+        let mut reader = FileReader { reader, key: Vec::new(), value: Vec::new(), is_over: false };
+        reader.advance()?;
+        Ok(reader)
+    }
+
+    fn current(&self) -> Option<KeyValue<'_>> {
+        (!self.is_over).then_some((&self.key, &self.value))
+    }
+
+    fn advance(&mut self) -> std::io::Result<()> {
+        let mut lengths = [0; 8];
+        match self.reader.read_exact(&mut lengths) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.is_over = true;
+                return Ok(());
+            }
+            other => other?,
+        }
+        let [k0, k1, k2, k3, v0, v1, v2, v3] = lengths;
+        let (key, value) = (u32::from_le_bytes([k0, k1, k2, k3]), u32::from_le_bytes([v0, v1, v2, v3]));
+        fill(&mut self.reader, &mut self.key, key as usize)?;
+        fill(&mut self.reader, &mut self.value, value as usize)
+    }
+}
+
+/// Reads so many bytes; a length that is damaged takes no more memory than there is to be read.
+#[inline]
+fn fill(reader: &mut impl Read, bytes: &mut Vec<u8>, length: usize) -> std::io::Result<()> {
+    if length <= BUFFER_BYTES {
+        bytes.resize(length, 0);
+        return reader.read_exact(bytes);
+    }
+    bytes.clear();
+    match reader.take(length as u64).read_to_end(bytes)? {
+        read if read == length => Ok(()),
+        _ => Err(ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 impl RunReader {
@@ -198,21 +288,11 @@ impl RunReader {
                 let next = buffer.slots.partition_point(|slot| key(slot) < from);
                 return Ok(RunReader::Memory { run: Arc::clone(run), next });
             }
-            Run::File(file) => RunReader::of_file(run, &file.path, file.start(from)).map_err(failed)?,
+            Run::File(run) => RunReader::File(run.reader(run.start(from)).map_err(failed)?),
         };
         while reader.current().is_some_and(|(key, _)| key < from) {
             reader.advance()?;
         }
-        Ok(reader)
-    }
-
-    fn of_file(run: &Arc<Run>, path: &Path, offset: u64) -> std::io::Result<RunReader> {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(offset))?;
-        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
-        let (key, value) = (Vec::new(), Vec::new());
-        let mut reader = RunReader::File { reader, key, value, is_over: false, _run: Arc::clone(run) };
-        reader.read()?;
         Ok(reader)
     }
 
@@ -223,8 +303,7 @@ impl RunReader {
                 Run::Memory(buffer) => buffer.entry(*next),
                 Run::File(_) => None,
             },
-            RunReader::File { is_over: true, .. } => None,
-            RunReader::File { key, value, .. } => Some((key, value)),
+            RunReader::File(reader) => reader.current(),
         }
     }
 
@@ -235,33 +314,64 @@ impl RunReader {
                 *next += 1;
                 Ok(())
             }
-            RunReader::File { .. } => self.read().map_err(failed),
+            RunReader::File(reader) => reader.advance().map_err(failed),
         }
-    }
-
-    fn read(&mut self) -> std::io::Result<()> {
-        let RunReader::File { reader, key, value, is_over, .. } = self else { return Ok(()) };
-        let mut length = [0; 4];
-        match reader.read_exact(&mut length) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                *is_over = true;
-                return Ok(());
-            }
-            other => other?,
-        }
-        key.resize(u32::from_le_bytes(length) as usize, 0);
-        reader.read_exact(&mut length)?;
-        value.resize(u32::from_le_bytes(length) as usize, 0);
-        reader.read_exact(key)?;
-        reader.read_exact(value)
     }
 }
 
 impl FileRun {
+    /// Counts an entry that follows those so far; `None` where it is damaged.
+    fn note(&mut self, (key, value): KeyValue<'_>) -> Option<()> {
+        if self.marks.last().is_none_or(|last| self.bytes >= last.offset + MARK_BYTES) {
+            let fields = fields((key, value))?;
+            self.marks.push(Mark { key: key.to_vec(), fields, offset: self.bytes });
+        }
+        self.entries += 1;
+        self.bytes += (8 + key.len() + value.len()) as u64;
+        Some(())
+    }
+
+    /// What to write down of it.
+    pub(super) fn record(&self) -> RunRecord {
+        let file = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        RunRecord {
+            file: file.unwrap_or_default(),
+            entries: self.entries as u64,
+            bytes: self.bytes,
+            checksum: self.checksum,
+        }
+    }
+
+    /// Reads a run of a process that is gone, all of it.
+    ///
+    /// # Errors
+    /// It is not there, or not as it was written.
+    pub(super) fn reopen(directory: &Path, record: &RunRecord) -> std::io::Result<FileRun> {
+        let path = directory.join(&record.file);
+        let file = Checksummed { file: File::open(&path)?, checksum: 0 };
+        let mut run = FileRun { path, marks: Vec::new(), entries: 0, bytes: 0, checksum: 0 };
+        let mut reader = FileReader::new(file)?;
+        while let Some(entry) = reader.current() {
+            run.note(entry).ok_or(ErrorKind::InvalidData)?;
+            reader.advance()?;
+        }
+        run.checksum = reader.reader.get_ref().checksum;
+        match run.record() == *record {
+            true => Ok(run),
+            false => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+
     /// Where to begin to read for entries from a key on.
     fn start(&self, from: &[u8]) -> u64 {
         let before = self.marks.partition_point(|mark| mark.key.as_slice() <= from);
         before.checked_sub(1).and_then(|mark| self.marks.get(mark)).map_or(0, |mark| mark.offset)
+    }
+
+    fn reader(&self, offset: u64) -> std::io::Result<FileReader<File>> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        FileReader::new(file)
     }
 }
 
@@ -314,7 +424,33 @@ mod tests {
             let expect = &keys[keys.partition_point(|key| key.as_slice() < from)..];
             assert_eq!((&rest(&memory, from)[..], &rest(&file, from)[..]), (expect, expect), "from {from:?}");
         }
-        drop(file);
-        assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0, "no file is left");
+        let Run::File(run) = &*file else { panic!("it is in a file") };
+        let again = FileRun::reopen(directory.path(), &run.record()).expect("the same run");
+        assert_eq!((again.marks.len(), again.record()), (run.marks.len(), run.record()));
+        let again = Arc::new(Run::File(again));
+        assert_eq!(rest(&again, &keys[777]), rest(&file, &keys[777]));
+    }
+
+    #[test]
+    fn a_run_that_is_not_as_it_was_written_is_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("run");
+        let mut buffer = EntryBuffer::default();
+        (0..20_000u32).for_each(|key| buffer.push(&key.to_be_bytes(), &[0]));
+        let record = buffer.spill(path.clone()).expect("a run").record();
+        let whole = std::fs::read(&path).expect("its bytes");
+        FileRun::reopen(directory.path(), &record).expect("it is whole");
+        for damage in [0, 3, 7, 9, 100_000, whole.len() - 1] {
+            let mut bytes = whole.clone();
+            bytes[damage] ^= 0x40;
+            std::fs::write(&path, &bytes).expect("a file");
+            assert!(FileRun::reopen(directory.path(), &record).is_err(), "byte {damage} is another one");
+        }
+        for length in [0, 8, 13 * 5_000, whole.len() - 1] {
+            std::fs::write(&path, &whole[..length]).expect("a file");
+            assert!(FileRun::reopen(directory.path(), &record).is_err(), "{length} bytes of it");
+        }
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(FileRun::reopen(directory.path(), &record).is_err(), "it is gone");
     }
 }

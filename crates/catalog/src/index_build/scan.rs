@@ -3,15 +3,18 @@
 
 use super::BuildProgress;
 use super::run::{EntryBuffer, FileRun, Run};
+use super::saved::{SavedScan, SavedStage, remove_unnamed};
 use crate::collection::Collection;
 use crate::definition::IndexDefinition;
 use crate::index_keys::{KeyScratch, MultikeyPaths};
 use crate::{CatalogError, keys};
 use document::RawDocument;
 use parking_lot::Mutex;
-use std::path::PathBuf;
+use query::checkpoint;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use storage::{Cursor, CursorOptions, Direction, KeyRange, Keyspace, ReadTier, StorageError, Store};
 
 /// Documents of one step.
@@ -25,71 +28,110 @@ const DOCUMENTS_PER_PART: u64 = 4096;
 /// How often the middle of a part's keys is moved towards that of its bytes.
 const BISECTIONS: u32 = 20;
 
+/// Documents, and bytes of them, between two looks at the pace of builds.
+const PACED_DOCUMENTS: u64 = 2048;
+const PACED_BYTES: u64 = 1 << 20;
+/// How often who rests looks whether the build goes on.
+const REST_LOOK: Duration = Duration::from_millis(50);
+
 /// What is shared by all who scan for one build.
 pub(super) struct Scan {
     pub(super) store: Store,
     pub(super) indexes: Vec<Arc<IndexDefinition>>,
     pub(super) progress: Arc<BuildProgress>,
-    /// Parts that nobody has begun.
-    parts: Mutex<Vec<KeyRange>>,
-    /// For each index its runs so far.
-    runs: Mutex<Vec<Vec<Arc<Run>>>>,
-    /// Where arrays were met, for each index.
-    multikey: Mutex<Vec<MultikeyPaths>>,
+    ledger: Mutex<Ledger>,
+    /// Held while the state is written down, so that a newer one is never replaced by an older one. Before
+    /// `ledger` in the lock order.
+    saving: Mutex<()>,
     /// Memory for the entries of one who scans.
     memory_bytes: usize,
     /// Whether it fails for documents that an index cannot hold, and for want of room.
     pub(super) keeps_rules: bool,
-    /// What the names of files begin with; `None` where all stays in memory.
-    files: Option<PathBuf>,
     next_file: AtomicU64,
 }
 
+/// What is scanned and what is not. A leaf in the lock order.
+#[derive(Default)]
+struct Ledger {
+    /// Parts that nobody has begun.
+    parts: Vec<KeyRange>,
+    /// For each who scans, what no run of his on the disk covers.
+    unsaved: Vec<Vec<KeyRange>>,
+    /// Documents that the runs on the disk cover.
+    saved_documents: u64,
+    /// For each index its runs so far.
+    runs: Vec<Vec<Arc<Run>>>,
+    /// Where arrays were met, for each index.
+    multikey: Vec<MultikeyPaths>,
+}
+
 impl Scan {
+    /// Begins a scan, or goes on where a process before this one was.
     pub(super) fn new(
         collection: &Collection,
         progress: &Arc<BuildProgress>,
         (threads, keeps_rules): (usize, bool),
+        saved: Option<SavedScan>,
     ) -> Result<Scan, CatalogError> {
         let store = collection.store.clone();
         let definition = collection.definition();
         let ids = progress.index_ids();
         let indexes: Vec<_> =
             definition.indexes.iter().filter(|index| ids.contains(&index.id)).cloned().collect();
-        let files = match store.path() {
-            None => None,
-            Some(path) => {
-                let directory = path.join(super::DIRECTORY);
-                std::fs::create_dir_all(&directory).map_err(|error| super::run::unusable(&error))?;
-                let first = ids.first().copied().unwrap_or_default();
-                Some(directory.join(format!("{}-{first}", collection.id())))
-            }
+        let mut ledger = Ledger {
+            runs: vec![Vec::new(); indexes.len()],
+            multikey: indexes.iter().map(|index| vec![0; index.spec.fields.len()]).collect(),
+            unsaved: vec![Vec::new(); threads.max(1)],
+            ..Ledger::default()
         };
-        Ok(Scan {
-            parts: Mutex::new(parts(collection, threads)?),
-            runs: Mutex::new(vec![Vec::new(); indexes.len()]),
-            multikey: Mutex::new(indexes.iter().map(|index| vec![0; index.spec.fields.len()]).collect()),
+        let mut next_file = 0;
+        if let Some(directory) = progress.directory() {
+            std::fs::create_dir_all(directory).map_err(|error| super::run::unusable(&error))?;
+            let records = saved.iter().flat_map(|saved| saved.runs.iter().flatten());
+            let named: Vec<&str> = records.map(|record| record.file.as_str()).collect();
+            remove_unnamed(directory, &named);
+            if let Some(saved) = saved {
+                next_file = ledger.go_on(progress, directory, saved);
+            }
+        }
+        if ledger.saved_documents == 0 {
+            ledger.parts = parts(collection, threads)?;
+        }
+        progress.begin_scan(ledger.saved_documents);
+        let has_runs = ledger.saved_documents > 0;
+        let scan = Scan {
+            ledger: Mutex::new(ledger),
+            saving: Mutex::new(()),
             memory_bytes: store.build_memory_bytes() / threads.max(1),
             progress: Arc::clone(progress),
-            next_file: AtomicU64::new(0),
+            next_file: AtomicU64::new(next_file),
             store,
             indexes,
             keeps_rules,
-            files,
-        })
+        };
+        // A power loss before the first run may take it: there is nothing in it yet.
+        scan.save(has_runs)?;
+        Ok(scan)
     }
 
     /// A name for a file of the build that no other one has.
-    pub(super) fn new_path(&self) -> PathBuf {
+    pub(super) fn new_path(&self, kind: &str) -> PathBuf {
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let mut name = self.files.clone().unwrap_or_default().into_os_string();
-        name.push(format!("-{number}"));
-        name.into()
+        let directory = self.progress.directory().unwrap_or(Path::new(""));
+        directory.join(format!("{kind}-{number}"))
     }
 
     /// Where arrays were met, for each index, and its runs.
     pub(super) fn results(&self) -> (Vec<MultikeyPaths>, Vec<Vec<Arc<Run>>>) {
-        (self.multikey.lock().clone(), std::mem::take(&mut *self.runs.lock()))
+        let mut ledger = self.ledger.lock();
+        (ledger.multikey.clone(), std::mem::take(&mut ledger.runs))
+    }
+
+    /// Writes down what is scanned, where there are files; `synced`: and on stable storage.
+    fn save(&self, synced: bool) -> Result<(), CatalogError> {
+        let _saving = self.saving.lock();
+        let scan = self.ledger.lock().saved();
+        self.progress.save(&self.store, SavedStage::Scan(scan), synced)
     }
 
     /// Waits as long as what was written costs of the I/O budget, and fails when there is no room for more.
@@ -101,21 +143,93 @@ impl Scan {
     }
 }
 
+impl Ledger {
+    /// Takes over the runs of a process that is gone. Nothing, where one of them is damaged: then all is
+    /// scanned again. Returns a number that no file has.
+    fn go_on(&mut self, progress: &BuildProgress, directory: &Path, saved: SavedScan) -> u64 {
+        let Some(left) = saved.left.filter(|_| saved.runs.len() == self.runs.len()) else { return 0 };
+        let mut next_file = 0;
+        let mut runs = Vec::new();
+        for records in &saved.runs {
+            let mut of_index = Vec::new();
+            for record in records {
+                match FileRun::reopen(directory, record) {
+                    Ok(run) => of_index.push(Arc::new(Run::File(run))),
+                    Err(error) => {
+                        tracing::warn!(target: "INDEX", id = 8_800_202, indexes = ?progress.names(),
+                            file = record.file, %error,
+                            "A sorted run of an index build cannot be read: the collection is scanned anew");
+                        return 0;
+                    }
+                }
+                let number = record.file.rsplit('-').next().and_then(|number| number.parse().ok());
+                next_file = next_file.max(number.map_or(0, |number: u64| number + 1));
+            }
+            runs.push(of_index);
+        }
+        self.runs = runs;
+        self.saved_documents = saved.documents;
+        self.parts = left;
+        self.widen(&saved.multikey);
+        next_file
+    }
+
+    fn saved(&self) -> SavedScan {
+        let of_files = |runs: &Vec<Arc<Run>>| runs.iter().filter_map(|run| run.record()).collect();
+        let left = self.parts.iter().chain(self.unsaved.iter().flatten());
+        SavedScan {
+            documents: self.saved_documents,
+            left: (self.saved_documents > 0).then(|| left.cloned().collect()),
+            runs: self.runs.iter().map(of_files).collect(),
+            multikey: self.multikey.clone(),
+        }
+    }
+}
+
 /// One who scans.
 pub(super) struct Scanner {
     scan: Arc<Scan>,
-    cursor: Option<Cursor>,
+    /// His place in the ledger.
+    number: usize,
+    /// The part he is at: its cursor, its end, and the last key that he has read.
+    part: Option<Part>,
+    /// Documents in no run on the disk.
+    unsaved_documents: u64,
+    /// Documents and bytes of them that were read since the pace was looked at.
+    unpaced: (u64, u64),
     scratch: KeyScratch,
     /// For each index the entries that are in no run yet.
     buffers: Vec<EntryBuffer>,
     multikey: Vec<MultikeyPaths>,
 }
 
+struct Part {
+    cursor: Cursor,
+    upper: Option<Vec<u8>>,
+    last: Vec<u8>,
+}
+
+impl Part {
+    /// What is not read of it.
+    fn rest(&self) -> KeyRange {
+        KeyRange { lower: Some([self.last.as_slice(), &[0]].concat()), upper: self.upper.clone() }
+    }
+}
+
 impl Scanner {
-    pub(super) fn new(scan: &Arc<Scan>) -> Scanner {
+    pub(super) fn new(scan: &Arc<Scan>, number: usize) -> Scanner {
         let buffers = scan.indexes.iter().map(|_| EntryBuffer::default()).collect();
         let multikey = scan.indexes.iter().map(|index| vec![0; index.spec.fields.len()]).collect();
-        Scanner { scan: Arc::clone(scan), cursor: None, scratch: KeyScratch::default(), buffers, multikey }
+        Scanner {
+            scan: Arc::clone(scan),
+            number,
+            part: None,
+            unsaved_documents: 0,
+            unpaced: (0, 0),
+            scratch: KeyScratch::default(),
+            buffers,
+            multikey,
+        }
     }
 
     /// Does all that is left to be done.
@@ -131,32 +245,58 @@ impl Scanner {
 
     /// Reads some documents; whether there may be more.
     pub(super) fn step(&mut self) -> Result<bool, CatalogError> {
-        let Some(mut cursor) =
-            self.cursor.take().map_or_else(|| self.next_part(), |cursor| Ok(Some(cursor)))?
-        else {
+        let Some(mut part) = self.part.take().map_or_else(|| self.next_part(), |part| Ok(Some(part)))? else {
             return Ok(false);
         };
         let (mut documents, mut bytes, mut is_over) = (0, 0, false);
         while documents < STEP_DOCUMENTS && bytes < STEP_BYTES {
-            let Some((key, value)) = cursor.next()? else {
+            let Some((key, value)) = part.cursor.next()? else {
                 is_over = true;
                 break;
             };
             self.take(keys::behind_collection(key), value)?;
             documents += 1;
             bytes += value.len();
+            if documents == STEP_DOCUMENTS || bytes >= STEP_BYTES {
+                part.last.clear();
+                part.last.extend_from_slice(key);
+            }
         }
         self.scan.progress.advance(documents as u64);
-        self.cursor = (!is_over).then_some(cursor);
+        self.rest_after(documents as u64, bytes as u64);
+        self.unsaved_documents += documents as u64;
+        self.part = (!is_over).then_some(part);
         self.spill_if_full()?;
         Ok(true)
     }
 
-    fn next_part(&self) -> Result<Option<Cursor>, CatalogError> {
-        let Some(range) = self.scan.parts.lock().pop() else { return Ok(None) };
+    /// Keeps to the pace that is set for builds.
+    fn rest_after(&mut self, documents: u64, bytes: u64) {
+        self.unpaced.0 += documents;
+        self.unpaced.1 += bytes;
+        if self.unpaced.0 < PACED_DOCUMENTS && self.unpaced.1 < PACED_BYTES {
+            return;
+        }
+        let (documents, bytes) = std::mem::take(&mut self.unpaced);
+        let mut rest = self.scan.progress.rest_after(documents, bytes);
+        while !rest.is_zero() && !self.scan.progress.is_stopped() && checkpoint::look().is_ok() {
+            std::thread::sleep(rest.min(REST_LOOK));
+            rest = rest.saturating_sub(REST_LOOK);
+        }
+    }
+
+    fn next_part(&self) -> Result<Option<Part>, CatalogError> {
+        let range = {
+            let mut ledger = self.scan.ledger.lock();
+            let Some(range) = ledger.parts.pop() else { return Ok(None) };
+            ledger.unsaved.get_mut(self.number).expect("each has his place").push(range.clone());
+            range
+        };
         let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
         let view = self.scan.store.read_view();
-        Ok(Some(view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?))
+        let upper = range.upper.clone();
+        let cursor = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
+        Ok(Some(Part { cursor, upper, last: Vec::new() }))
     }
 
     fn take(&mut self, document_key: &[u8], document: &[u8]) -> Result<(), CatalogError> {
@@ -179,37 +319,52 @@ impl Scanner {
         let held: usize = self.buffers.iter().map(EntryBuffer::held_bytes).sum();
         // A step's documents may have many entries each.
         let has_place = self.buffers.iter().all(|buffer| buffer.has_place(1 << 31));
-        if self.scan.files.is_none() || held < self.scan.memory_bytes && has_place {
+        if self.scan.progress.directory().is_none() || held < self.scan.memory_bytes && has_place {
             return Ok(());
         }
+        let mut runs = Vec::new();
         for (position, buffer) in self.buffers.iter_mut().enumerate().filter(|(_, buffer)| !buffer.is_empty())
         {
             buffer.sort();
-            let run: FileRun = buffer.spill(self.scan.new_path())?;
-            let bytes = run.bytes;
-            add_run(&self.scan, position, Run::File(run));
-            self.scan.pay(bytes)?;
+            let run: FileRun = buffer.spill(self.scan.new_path("run"))?;
+            self.scan.pay(run.bytes)?;
+            runs.push((position, run));
         }
-        Ok(())
+        let mut ledger = self.scan.ledger.lock();
+        for (position, run) in runs {
+            ledger.add_run(position, Run::File(run));
+        }
+        ledger.widen(&self.multikey);
+        ledger.saved_documents += std::mem::take(&mut self.unsaved_documents);
+        let unsaved = ledger.unsaved.get_mut(self.number).expect("each has his place");
+        *unsaved = self.part.iter().map(Part::rest).collect();
+        drop(ledger);
+        self.scan.save(true)
     }
 
     /// Adds what is left in memory to the runs.
     pub(super) fn finish(mut self) {
+        let mut ledger = self.scan.ledger.lock();
         for (position, mut buffer) in self.buffers.drain(..).enumerate() {
             if !buffer.is_empty() {
                 buffer.sort();
-                add_run(&self.scan, position, Run::Memory(buffer));
+                ledger.add_run(position, Run::Memory(buffer));
             }
         }
-        for (known, more) in self.scan.multikey.lock().iter_mut().zip(&self.multikey) {
-            known.iter_mut().zip(more).for_each(|(known, more)| *known |= more);
-        }
+        ledger.widen(&self.multikey);
     }
 }
 
-fn add_run(scan: &Scan, position: usize, run: Run) {
-    let mut runs = scan.runs.lock();
-    runs.get_mut(position).expect("each index has its runs").push(Arc::new(run));
+impl Ledger {
+    fn add_run(&mut self, position: usize, run: Run) {
+        self.runs.get_mut(position).expect("each index has its runs").push(Arc::new(run));
+    }
+
+    fn widen(&mut self, multikey: &[MultikeyPaths]) {
+        for (known, more) in self.multikey.iter_mut().zip(multikey) {
+            known.iter_mut().zip(more).for_each(|(known, more)| *known |= more);
+        }
+    }
 }
 
 /// Divides a collection into parts of about as many bytes each.

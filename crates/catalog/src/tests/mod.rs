@@ -1,6 +1,7 @@
 //! Tests of the whole crate on both engines.
 
 mod builds;
+mod builds_after_crashes;
 mod capped;
 mod changes;
 mod concurrency;

@@ -1,12 +1,13 @@
 //! What work was told last, and what is known of the stored calendar.
 
 use super::settings::CalendarSettings;
-use super::{Permission, WorkId};
+use super::{Permission, WorkId, WorkPace};
 use dispatch::utc_text;
 use document::DocumentBuf;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The calendar's state in this process.
 #[derive(Debug, Default)]
@@ -17,6 +18,10 @@ pub(crate) struct CalendarBoard {
     /// What work was told last, and how often it went on although it would have had to wait. A leaf in the
     /// lock order.
     told: Mutex<HashMap<WorkId, Told>>,
+    /// What copies for other members share.
+    pub(crate) copies: WorkPace,
+    /// Whether compaction was told last to put off what it can.
+    defers_compaction: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +45,11 @@ impl CalendarBoard {
         if begins {
             log(work, permission);
         }
+    }
+
+    /// Notes whether compaction is to put off what it can; true when that is new.
+    pub(super) fn defers_compaction(&self, is_deferred: bool) -> bool {
+        self.defers_compaction.swap(is_deferred, Ordering::Relaxed) != is_deferred
     }
 
     /// How often work went on against the calendar.

@@ -13,6 +13,10 @@
 //! See `docs/design/calendar.md`.
 
 mod board;
+mod compaction;
+#[cfg(test)]
+mod kinds_tests;
+mod pace;
 mod settings;
 mod show;
 #[cfg(test)]
@@ -23,6 +27,9 @@ use catalog::{CollectionId, IndexId};
 use query::calendar::{WorkCalendar, WorkRate};
 
 pub(crate) use board::CalendarBoard;
+pub use compaction::keep_compaction_to_calendar;
+pub(crate) use pace::WorkPace;
+pub use pace::keep_index_builds_to_calendar;
 pub(crate) use settings::{DOCUMENT_ID, parse_kind, settings_namespace, stored_calendar};
 pub(crate) use show::{describe, status};
 
@@ -31,23 +38,57 @@ pub(crate) use show::{describe, status};
 pub(crate) enum WorkKind {
     /// Deleting what has expired by TTL indexes.
     Ttl,
+    /// Compaction that need not be done yet.
+    Compaction,
+    /// Index builds: those that nobody waits for have windows, all have rates.
+    IndexBuilds,
+    /// Backups of the running server.
+    Backup,
+    /// Copies of the data for other members of the set: they do not wait, and have a rate in its windows.
+    InitialSync,
 }
 
 impl WorkKind {
     /// All of them.
-    pub(crate) const ALL: [WorkKind; 1] = [WorkKind::Ttl];
+    pub(crate) const ALL: [WorkKind; 5] =
+        [WorkKind::Ttl, WorkKind::Compaction, WorkKind::IndexBuilds, WorkKind::Backup, WorkKind::InitialSync];
 
     /// What it is called in commands and figures.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             WorkKind::Ttl => "ttl",
+            WorkKind::Compaction => "compaction",
+            WorkKind::IndexBuilds => "indexBuilds",
+            WorkKind::Backup => "backup",
+            WorkKind::InitialSync => "initialSync",
+        }
+    }
+
+    /// Whether it waits outside of its windows. What does not has its rate within them alone.
+    const fn waits(self) -> bool {
+        !matches!(self, WorkKind::InitialSync)
+    }
+
+    /// Which rates mean something for it: documents a second, bytes a second.
+    const fn rates(self) -> (bool, bool) {
+        match self {
+            WorkKind::Ttl | WorkKind::IndexBuilds => (true, true),
+            // The rate of the engine is the I/O budget.
+            WorkKind::Compaction => (false, false),
+            WorkKind::Backup | WorkKind::InitialSync => (false, true),
         }
     }
 
     /// Why it may not wait now, whatever the calendar says.
     fn override_reason(self, server: &ServiceContext) -> Option<&'static str> {
+        let store = &server.node.store;
         match self {
-            WorkKind::Ttl => server.node.store.check_room().is_err().then_some("the disk is nearly full"),
+            // What they do makes room.
+            WorkKind::Ttl | WorkKind::Compaction if store.check_room().is_err() => {
+                Some("the disk is nearly full")
+            }
+            WorkKind::Compaction if store.is_compaction_behind() => Some("compaction is behind"),
+            _ => None,
         }
     }
 }
@@ -103,7 +144,8 @@ fn permission(
     let state = calendar.state_at(moment_ms);
     let permission = match state.open {
         Some(rate) => Permission::Granted { rate, until_ms: state.until_ms },
-        None => Permission::Waits { until_ms: state.until_ms },
+        None if kind.waits() => Permission::Waits { until_ms: state.until_ms },
+        None => Permission::Granted { rate: Permission::UNBOUNDED, until_ms: state.until_ms },
     };
     if state.open == Some(Permission::UNBOUNDED) {
         return permission;

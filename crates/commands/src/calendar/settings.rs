@@ -41,9 +41,23 @@ impl CalendarSettings {
 /// Reads the windows of a kind of work.
 ///
 /// # Errors
-/// Those of [`WorkCalendar::parse`].
+/// Those of [`WorkCalendar::parse`], `BadValue` for a rate that means nothing for it.
 pub(crate) fn parse_kind(kind: WorkKind, value: RawValue<'_>) -> Result<Option<WorkCalendar>, QueryError> {
-    WorkCalendar::parse(value, &format!("setCalendar.{}", kind.name()))
+    const BAD_VALUE: i32 = 2;
+    let field = format!("setCalendar.{}", kind.name());
+    let calendar = WorkCalendar::parse(value, &field)?;
+    let (documents, bytes) = kind.rates();
+    let is_limited = |limits: fn(&WorkCalendar) -> bool| calendar.as_ref().is_some_and(limits);
+    for (name, has_meaning, is_given) in [
+        ("documentsPerSecond", documents, is_limited(WorkCalendar::limits_documents)),
+        ("bytesPerSecond", bytes, is_limited(WorkCalendar::limits_bytes)),
+    ] {
+        if is_given && !has_meaning {
+            let message = format!("'{field}.{name}' means nothing for this kind of work");
+            return Err(QueryError::new(BAD_VALUE, message));
+        }
+    }
+    Ok(calendar)
 }
 
 /// Database and collection of the stored document.

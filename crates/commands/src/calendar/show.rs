@@ -66,6 +66,10 @@ fn state_of(server: &ServiceContext, work: &Work, moment_ms: i64) -> Document {
         }
         Permission::Overridden { reason } => state.push("reason", reason),
     }
+    if work.id.kind == WorkKind::IndexBuilds {
+        // Those that go on after a restart and nobody works on.
+        state.push("waitingBuilds", server.node.catalog.waiting_index_builds().len() as i64);
+    }
     state.push("overrides", server.node.calendar.overrides(work.id) as i64);
     state
 }
@@ -107,8 +111,8 @@ pub(crate) fn describe(server: &ServiceContext, moment_ms: i64, to_ms: i64) -> V
         let state = state_of(server, &work, moment_ms);
         shown.extend(state.iter().map(|(name, value)| (name, value.clone())));
         let spans = match &work.calendar {
-            Some(calendar) => calendar.spans(moment_ms, to_ms),
-            None => vec![query::calendar::OpenSpan { from_ms: moment_ms, to_ms }],
+            Some(calendar) if work.id.kind.waits() => calendar.spans(moment_ms, to_ms),
+            _ => vec![query::calendar::OpenSpan { from_ms: moment_ms, to_ms }],
         };
         let spans = spans.into_iter().map(|span| {
             let span = doc! { "from": (Value::DateTime(span.from_ms)), "to": (Value::DateTime(span.to_ms)) };

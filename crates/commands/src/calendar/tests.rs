@@ -236,7 +236,7 @@ fn what_is_wrong_is_refused_and_nothing_is_stored() {
     let server = server();
     let client = TestClient::of(&server);
     for (command, code) in [
-        (doc! { "setCalendar": 1, "compaction": {} }, 40415),
+        (doc! { "setCalendar": 1, "flush": {} }, 40415),
         (doc! { "setCalendar": 1, "ttl": { "hours": 1 } }, 40415),
         (doc! { "setCalendar": 1, "ttl": 7 }, 14),
         (doc! { "setCalendar": 1, "ttl": { "start": "25:00", "stop": "1:00" } }, 2),
@@ -280,7 +280,11 @@ fn the_calendar_is_shown_with_what_comes() {
             "open": [{ "from": (hours(22)), "to": (hours(24)) }, { "from": (hours(46)), "to": (hours(48)) }],
         },
     ];
-    assert_eq!(reply.get("work"), Some(&Value::from(work)));
+    let Some(Value::Array(shown)) = reply.get("work") else { panic!("{reply:?}") };
+    let is_of_ttl =
+        |work: &&Value| matches!(work, Value::Document(work) if work.get("kind") == Some(&"ttl".into()));
+    let shown: Vec<Value> = shown.iter().filter(is_of_ttl).cloned().collect();
+    assert_eq!(Value::from(shown), Value::from(work));
     assert_eq!((reply.get("localTime"), reply.get("until")), (Some(&hours(0)), Some(&hours(48))));
 }
 
@@ -361,8 +365,8 @@ fn every_member_knows_it() {
         let Some(Value::Array(work)) = reply.get("work") else { panic!("{reply:?}") };
         let work: Vec<Value> = work
             .iter()
-            .map(|work| match work {
-                Value::Document(work) => work.get("window").expect("it has a window").clone(),
+            .filter_map(|work| match work {
+                Value::Document(work) => work.get("window").cloned(),
                 other => panic!("{other:?}"),
             })
             .collect();

@@ -1,6 +1,7 @@
 //! `heddleBackup`: a backup of all data into a directory on the server's machine. Heddle's own.
 
 use super::{Command, OnSecondary, Run};
+use crate::calendar::{self, WorkKind, WorkPace};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use backup::{BackupError, BackupProgress, BackupReport, BackupRequest};
@@ -8,7 +9,13 @@ use catalog::ReadError;
 use document::DocumentBuilder;
 use query::checkpoint;
 use std::path::Path;
+use std::time::Duration;
 use wire::ErrorCode;
+
+/// How often a backup that rests looks whether it is to end.
+const LOOK_EACH: Duration = Duration::from_millis(100);
+/// How often a backup that waits for its window asks whether it is open.
+const WINDOW_LOOK_EACH: Duration = Duration::from_secs(1);
 
 pub(crate) static COMMAND: Command = Command {
     admin_only: true,
@@ -23,6 +30,7 @@ pub(crate) static COMMAND: Command = Command {
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let directory = context.fields.string("directory")?.ok_or_else(|| context.fields.missing("directory"))?;
     let keep = context.fields.integer_at_least("keep", 1)?;
+    let is_urgent = context.fields.flexible_boolean("now")?.unwrap_or(false);
     context.fields.finish()?;
     if !Path::new(directory).is_absolute() {
         let message =
@@ -30,16 +38,30 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         return Err(CommandError::bad_value(message));
     }
     context.offload().await;
+    if !is_urgent {
+        await_window(context).await?;
+    }
     // It is ended in between, so that it can clean up.
     let mut ended = None;
-    let operation = &context.operation;
+    let (operation, server) = (&context.operation, context.server);
+    let (pace, mut moved) = (WorkPace::default(), 0);
     let mut look = |progress: BackupProgress| {
         let BackupProgress { done, total } = progress;
         operation.set_progress(format!("backup: {done} of {total} bytes"), done, total);
-        checkpoint::look().map_err(|end| {
-            ended = Some(end);
-            BackupError::Ended
-        })
+        let bytes = done - std::mem::replace(&mut moved, done);
+        let rate = if is_urgent { None } else { calendar::ask(server, WorkKind::Backup, None).rate() };
+        let mut rest = rate.map_or(Duration::ZERO, |rate| pace.rest_after(rate, 0, bytes));
+        loop {
+            checkpoint::look().map_err(|end| {
+                ended = Some(end);
+                BackupError::Ended
+            })?;
+            if rest.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(rest.min(LOOK_EACH));
+            rest = rest.saturating_sub(LOOK_EACH);
+        }
     };
     let keep = keep.and_then(|keep| usize::try_from(keep).ok());
     let request = BackupRequest { directory: Path::new(directory), keep, release: env!("CARGO_PKG_VERSION") };
@@ -51,6 +73,15 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             Ok(())
         }
     }
+}
+
+/// Waits until the calendar lets a backup begin. What has begun goes on to its end.
+async fn await_window(context: &CommandContext<'_>) -> CommandResult {
+    while calendar::ask(context.server, WorkKind::Backup, None).rate().is_none() {
+        context.operation.set_progress("backup: waits for its window in the calendar".to_owned(), 0, 0);
+        context.server.sleep(context.interrupt(), ambient::now() + WINDOW_LOOK_EACH).await?;
+    }
+    Ok(())
 }
 
 fn refused(error: BackupError) -> CommandError {

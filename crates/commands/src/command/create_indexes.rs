@@ -3,8 +3,9 @@
 use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
+use crate::index_builds::progress_of;
 use crate::write::check_not_of_sessions;
-use catalog::{BuildPhase, BuildProgress, IndexSpec, Namespace};
+use catalog::{BuildProgress, IndexSpec, Namespace};
 use document::{DocumentBuilder, RawDocument, RawValue};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -67,14 +68,7 @@ pub(super) async fn showing_progress<F: Future>(
                 context.server.node.catalog.collection(namespace.database(), namespace.collection())
             && let Some(build) = collection.builds().iter().find(|build| is_shown(build))
         {
-            let (done, total) = (build.done(), build.total());
-            let percent = (done * 100).checked_div(total).unwrap_or(100).min(100);
-            let step = match build.phase() {
-                BuildPhase::Scan => "scanning collection",
-                BuildPhase::Load => "inserting keys from external sorter into index",
-                BuildPhase::Settle => "draining writes received during build",
-            };
-            let message = format!("Index Build: {step}: {done}/{total} {percent}%");
+            let (message, done, total) = progress_of(build);
             context.operation.set_progress(message, done, total);
         }
         polled

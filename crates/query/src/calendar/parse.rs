@@ -32,6 +32,11 @@ impl WorkCalendar {
     pub fn limits_documents(&self) -> bool {
         self.windows.iter().any(|window| window.rate.documents_per_second.is_some())
     }
+
+    /// Whether one of its windows says how many bytes may be moved in a second.
+    pub fn limits_bytes(&self) -> bool {
+        self.windows.iter().any(|window| window.rate.bytes_per_second.is_some())
+    }
 }
 
 fn parse_several(windows: RawArray<'_>, field: &str) -> Result<Vec<WorkWindow>, QueryError> {

@@ -49,6 +49,8 @@ pub fn adopt_copy(data: &Path, open: OpenStore<'_>) -> Result<bool, CopyError> {
         return Ok(false);
     }
     if is_there {
+        // They are about the store that goes.
+        catalog::discard_saved_builds(data).map_err(failed)?;
         storage::replace_engine(data, &copy).map_err(failed)?;
     }
     discard(data)?;

@@ -111,6 +111,15 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports; none of them is part of it then.
     fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError>;
 
+    /// Has compaction put off what need not be done yet, or do it again as it comes. An engine that does not
+    /// compact has nothing to put off.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn defer_compaction(&self, _is_deferred: bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     /// Makes [`Engine::compact`] end early from now on.
     fn stop_compacting(&self);
 

@@ -57,6 +57,19 @@ impl Default for GateLimits {
     }
 }
 
+/// So many files gather on level 0 while compaction is deferred: fewer than those from which on commits are
+/// paced, so that nobody waits for what was put off.
+pub(crate) const DEFERRED_LEVEL0_FILES: i32 = 12;
+
+impl GateLimits {
+    /// Whether compaction is so far behind that it cannot be put off: half way to where commits are paced by
+    /// its bytes, or with more files on level 0 than gather until it goes on by itself.
+    pub(crate) fn forbids_deferring(&self, pressure: &Pressure) -> bool {
+        pressure.level0_files > u64::from(DEFERRED_LEVEL0_FILES.unsigned_abs())
+            || pressure.pending_compaction_bytes >= self.pending_compaction_bytes.paced / 2
+    }
+}
+
 impl Band {
     /// Never reached.
     pub const NEVER: Band = Band { paced: u64::MAX - 1, closed: u64::MAX };

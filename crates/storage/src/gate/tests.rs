@@ -227,3 +227,16 @@ fn the_dirty_trigger_slows_commits_only_where_it_is_set() {
     );
     assert_eq!(admission(150), Admission::Closed);
 }
+
+#[test]
+fn compaction_is_put_off_until_shortly_before_commits_are_paced() {
+    let limits = GateLimits::default();
+    let forbids = |pressure: Pressure| limits.forbids_deferring(&pressure);
+    let files = |level0_files| Pressure { level0_files, ..Pressure::default() };
+    let pending = |pending_compaction_bytes| Pressure { pending_compaction_bytes, ..Pressure::default() };
+    assert!(!forbids(files(12)) && forbids(files(13)));
+    assert!(!forbids(pending((8 << 30) - 1)) && forbids(pending(8 << 30)));
+    for pressure in [files(13), pending(8 << 30)] {
+        assert_eq!(assess(&pressure, &limits), Admission::Open, "nobody is paced yet");
+    }
+}

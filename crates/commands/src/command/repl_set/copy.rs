@@ -1,6 +1,8 @@
 //! Initial sync: `_heddleCopy`, and what `replSetGetStatus` tells of it.
 
 use super::*;
+use crate::calendar::{self, WorkKind};
+use crate::server::ServiceContext;
 use document::{Document, doc};
 use replication::set::MemberState;
 
@@ -15,8 +17,26 @@ async fn copy(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>)
     let set = set_of(context)?.clone();
     context.offload().await;
     let answer = set.copy(context.body).map_err(refused)?;
-    reply.append_all(answer.as_raw());
+    let rest = match answer.as_raw().get("data") {
+        Some(RawValue::Binary { bytes, .. }) => rest_after(context.server, bytes.len() as u64),
+        _ => 0,
+    };
+    for element in answer.as_raw().iter() {
+        match element.value().as_i64_exact().filter(|_| element.name() == "pauseMillis") {
+            Some(pause) => drop(reply.append("pauseMillis", pause.max(rest))),
+            None => drop(reply.append_element(element)),
+        }
+    }
     Ok(())
+}
+
+/// How long a member that copies is to rest after so many bytes, by the rate of the calendar, in
+/// milliseconds. A copy that nobody reads from for long is gone.
+fn rest_after(server: &ServiceContext, bytes: u64) -> i64 {
+    const MILLIS_MAX: i64 = 60_000;
+    let rate = calendar::ask(server, WorkKind::InitialSync, None).rate().unwrap_or_default();
+    let rest = server.node.calendar.copies.rest_after(rate, 0, bytes);
+    i64::try_from(rest.as_millis()).unwrap_or(MILLIS_MAX).min(MILLIS_MAX)
 }
 
 /// Tells how an initial sync goes, if there is one; whether there is.

@@ -307,6 +307,19 @@ impl Engine for RocksEngine {
         self.database.rocks.latest_sequence_number()
     }
 
+    fn defer_compaction(&self, is_deferred: bool) -> Result<(), StorageError> {
+        let files = if is_deferred { crate::gate::DEFERRED_LEVEL0_FILES } else { options::LEVEL0_COMPACTION };
+        let setting = files.to_string();
+        for keyspace in Keyspace::ALL {
+            let changes = [("level0_file_num_compaction_trigger", &*setting)];
+            self.database
+                .rocks
+                .set_options_cf(self.database.family(keyspace), &changes)
+                .map_err(storage_error)?;
+        }
+        Ok(())
+    }
+
     fn flush(&self) -> Result<(), StorageError> {
         // Ahead, so that hardly anything is left to seal where writers would wait for it.
         self.database.seal(&Keyspace::ALL)?;
@@ -429,6 +442,43 @@ impl Engine for RocksEngine {
 mod tests {
     use super::*;
     use crate::keyspace::ReadTier;
+
+    /// Flushes so often, with keys that overlap.
+    fn flush_often(engine: &RocksEngine, times: u8) {
+        for time in 0..times {
+            let mut unit = WriteUnit::new();
+            (0..=u8::MAX).for_each(|key| unit.put(Keyspace::Documents, &[key], &[time; 100]));
+            engine.write(&[unit], &MutationLog::default()).unwrap();
+            engine.flush().unwrap();
+        }
+    }
+
+    /// Files of level 0 when compaction has had time to begin.
+    fn comes_to(engine: &RocksEngine, is_enough: impl Fn(u64) -> bool) -> bool {
+        let ends = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while std::time::Instant::now() < ends {
+            if is_enough(engine.pressure().level0_files) {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        false
+    }
+
+    #[test]
+    fn compaction_that_was_put_off_is_done_when_it_may() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
+        engine.defer_compaction(true).unwrap();
+        flush_often(&engine, 9);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert_eq!(engine.pressure().level0_files, 9, "it is put off");
+        engine.defer_compaction(false).unwrap();
+        assert!(comes_to(&engine, |files| files < 4), "{:?}", engine.pressure());
+        engine.defer_compaction(true).unwrap();
+        flush_often(&engine, 14);
+        assert!(comes_to(&engine, |files| files < 12), "what is too much is compacted all the same");
+    }
 
     #[test]
     fn a_large_unit_takes_effect_in_its_order() {

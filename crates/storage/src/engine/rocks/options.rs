@@ -18,7 +18,7 @@ const RIBBON_FROM_LEVEL: i32 = 1;
 /// Share of a memtable given to a filter for keys that are not there (inserts look for duplicates).
 const MEMTABLE_FILTER_RATIO: f64 = 0.02;
 /// RocksDB's own limits. The gate acts on the same figures long before (see `gate.rs`).
-const LEVEL0_COMPACTION: i32 = 4;
+pub(super) const LEVEL0_COMPACTION: i32 = 4;
 const LEVEL0_SLOWDOWN: i32 = 48;
 const LEVEL0_STOP: i32 = 64;
 const PENDING_SLOWDOWN_BYTES: usize = 128 * GIB;
