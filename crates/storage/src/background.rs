@@ -327,7 +327,7 @@ fn set_gate(store: &StoreInner, pressure: &Pressure, elapsed: Duration) {
         store.group.resume(store);
         return;
     }
-    let admission = assess(pressure, &store.gate_limits);
+    let admission = if store.has_gate { assess(pressure, &store.gate_limits) } else { Admission::Open };
     if store.gate.is_open() && admission != Admission::Open {
         tracing::warn!(?pressure, ?admission, "commits are slowed while flush and compaction catch up");
     } else if !store.gate.is_open() && admission == Admission::Open {

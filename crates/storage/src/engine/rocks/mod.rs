@@ -77,7 +77,8 @@ struct Database {
     cache_bytes: u64,
     /// As the store was opened with.
     storage_options: StorageOptions,
-    /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state.
+    /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state, unless it is to
+    /// do as it comes.
     write_options: WriteOptions,
     /// Set by a write that found the disk full, cleared by the next one that succeeds. In between the log
     /// accepts nothing and must not be synced; recovery writes the memtables to tables and starts a new log.
@@ -228,7 +229,7 @@ impl RocksEngine {
         let rocks = DB::open_cf_descriptors(&database_options, path, families)?;
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
-        write_options.set_no_slowdown(true);
+        write_options.set_no_slowdown(!options.engine_defaults);
         let database = Arc::new(Database {
             rocks,
             warming: Warming::default(),
@@ -379,6 +380,32 @@ impl Engine for RocksEngine {
 mod tests {
     use super::*;
     use crate::keyspace::ReadTier;
+
+    #[test]
+    fn an_engine_for_comparisons_is_as_it_comes() {
+        let written = |engine_defaults: bool| {
+            let directory = tempfile::tempdir().unwrap();
+            let options = StorageOptions { engine_defaults, ..StorageOptions::default() };
+            drop(RocksEngine::open(directory.path(), &options, true, false).unwrap());
+            let files = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+            let named = |path: &std::path::PathBuf| path.to_string_lossy().contains("OPTIONS-");
+            std::fs::read_to_string(files.filter(named).max().expect("options")).unwrap()
+        };
+        let (ours, theirs) = (written(false), written(true));
+        for setting in [
+            "max_background_jobs=2",
+            "bytes_per_sync=0",
+            "rate_limiter=nullptr",
+            "max_write_buffer_number=2",
+            "level0_slowdown_writes_trigger=20",
+            "level0_stop_writes_trigger=36",
+        ] {
+            assert!(theirs.contains(&format!(" {setting}\n")), "{setting} is missing in\n{theirs}");
+        }
+        for setting in ["max_write_buffer_number=8", "level0_slowdown_writes_trigger=48"] {
+            assert!(ours.contains(&format!(" {setting}\n")), "{setting} is missing in\n{ours}");
+        }
+    }
 
     #[test]
     fn a_large_unit_takes_effect_in_its_order() {

@@ -52,16 +52,19 @@ pub(super) fn database_options(options: &StorageOptions, create: bool) -> Option
     let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let jobs =
         if options.background_jobs == 0 { processors.clamp(2, 16) as u32 } else { options.background_jobs };
+    let jobs = if options.engine_defaults { as_it_comes::BACKGROUND_JOBS } else { jobs };
     database.set_max_background_jobs(i32::try_from(jobs).unwrap_or(i32::MAX));
     // One leader writes at a time: machinery for concurrent writers would only cost.
     database.set_allow_concurrent_memtable_write(false);
     database.set_enable_write_thread_adaptive_yield(false);
     database.set_avoid_unnecessary_blocking_io(true);
-    database.set_bytes_per_sync(BYTES_PER_SYNC);
+    if !options.engine_defaults {
+        database.set_bytes_per_sync(BYTES_PER_SYNC);
+    }
     database.set_compaction_readahead_size(
         usize::try_from(options.compaction_readahead_bytes).unwrap_or(2 * MIB),
     );
-    if options.io_budget_bytes_per_second > 0 {
+    if options.io_budget_bytes_per_second > 0 && !options.engine_defaults {
         let rate = i64::try_from(options.io_budget_bytes_per_second).unwrap_or(i64::MAX);
         database.set_ratelimiter(rate, RATE_REFILL_US, RATE_FAIRNESS);
     }
@@ -120,7 +123,28 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     // Young data is read and rewritten often: cheap compression. Most data lies at the bottom: dense.
     family.set_compression_type(DBCompressionType::Lz4);
     family.set_bottommost_compression_type(DBCompressionType::Zstd);
+    if options.engine_defaults {
+        as_it_comes::set(&mut family);
+    }
     family
+}
+
+/// What RocksDB has when nobody tells it anything, for [`StorageOptions::engine_defaults`].
+mod as_it_comes {
+    use super::{GIB, MIB, Options};
+
+    pub(super) const BACKGROUND_JOBS: u32 = 2;
+
+    pub(super) fn set(family: &mut Options) {
+        family.set_write_buffer_size(64 * MIB);
+        family.set_max_write_buffer_number(2);
+        family.set_level_zero_slowdown_writes_trigger(20);
+        family.set_level_zero_stop_writes_trigger(36);
+        family.set_soft_pending_compaction_bytes_limit(64 * GIB);
+        family.set_hard_pending_compaction_bytes_limit(256 * GIB);
+        family.set_target_file_size_base(64 * MIB as u64);
+        family.set_max_bytes_for_level_base(256 * MIB as u64);
+    }
 }
 
 fn table_options(cache: &Cache) -> BlockBasedOptions {
