@@ -1,16 +1,17 @@
-//! Every line that the log may have, but those of debugging, has its row in `docs/log-lines.md`, and every row
-//! has its line.
+//! Every line that the log may have, but those of debugging, has its row in `docs/log-lines.md`, and every
+//! row has its line.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Crates whose lines no server writes.
 const OTHER_PROGRAMS: [&str; 2] = ["bench", "simulation"];
 const PAGE: &str = include_str!("../../../docs/log-lines.md");
 
-/// A line as the code has it.
-#[derive(Debug, PartialEq, Eq)]
+/// A line as the code has it. Lines of one id may have several messages.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LogLine {
+    id: u64,
     severity: char,
     message: String,
 }
@@ -27,10 +28,9 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// All lines by their ids.
-fn lines_of_code() -> BTreeMap<u64, LogLine> {
+fn lines_of_code() -> BTreeSet<LogLine> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut lines = BTreeMap::new();
+    let mut lines = BTreeSet::new();
     for entry in std::fs::read_dir(crates).expect("the crates") {
         let entry = entry.expect("an entry");
         let name = entry.file_name();
@@ -48,7 +48,7 @@ fn lines_of_code() -> BTreeMap<u64, LogLine> {
     lines
 }
 
-fn lines_of(code: &str) -> Vec<(u64, LogLine)> {
+fn lines_of(code: &str) -> Vec<LogLine> {
     let severities = [("error!(", 'E'), ("warn!(", 'W'), ("info!(", 'I')];
     let calls = code.match_indices("tracing::").filter_map(|(place, name)| {
         let rest = &code[place + name.len()..];
@@ -58,9 +58,9 @@ fn lines_of(code: &str) -> Vec<(u64, LogLine)> {
     calls.filter_map(|(call, severity)| line_of(call, severity)).collect()
 }
 
-/// The call's own id, or the one that its message has; its message is its last text. None where the message is
-/// computed.
-fn line_of(call: &str, severity: char) -> Option<(u64, LogLine)> {
+/// The call's own id, or the one that its message has; its message is its last text. None where the message
+/// is computed.
+fn line_of(call: &str, severity: char) -> Option<LogLine> {
     let (mut depth, mut texts, mut id) = (1, Vec::new(), None);
     let mut rest = call;
     while depth > 0 {
@@ -85,7 +85,7 @@ fn line_of(call: &str, severity: char) -> Option<(u64, LogLine)> {
     if message.contains('{') {
         return None;
     }
-    Some((id.unwrap_or_else(|| id_of(&message)), LogLine { severity, message }))
+    Some(LogLine { id: id.unwrap_or_else(|| id_of(&message)), severity, message })
 }
 
 /// A text behind its opening quotation mark, and what comes behind its closing one.
@@ -125,8 +125,8 @@ fn calls_are_read_as_the_compiler_reads_them() {
         tracing::error!(%error, "broken");
         tracing::info!("{what}");
     "#;
-    let line = |severity, message: &str| LogLine { severity, message: message.to_owned() };
-    let expect = [(8_800_104, line('W', "goes on (still)")), (id_of("broken"), line('E', "broken"))];
+    let line = |id, severity, message: &str| LogLine { id, severity, message: message.to_owned() };
+    let expect = [line(8_800_104, 'W', "goes on (still)"), line(id_of("broken"), 'E', "broken")];
     assert_eq!(lines_of(code), expect);
 }
 
@@ -134,17 +134,18 @@ fn calls_are_read_as_the_compiler_reads_them() {
 fn every_log_line_has_its_row_and_every_row_its_line() {
     let code = lines_of_code();
     assert!(code.len() > 100, "the lines are found: {}", code.len());
-    let mut rows = BTreeMap::new();
+    let mut rows = BTreeSet::new();
     for row in PAGE.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
         let [id, severity, message, meaning] = cells[..] else { panic!("not four cells: {row}") };
         let Ok(id) = id.parse::<u64>() else { continue };
         assert!(meaning.len() > 10, "{id} has no meaning: {row}");
-        let line = LogLine { severity: severity.chars().next().unwrap_or(' '), message: message.to_owned() };
-        assert!(rows.insert(id, line).is_none(), "{id} has two rows");
+        let severity = severity.chars().next().expect("a severity");
+        let line = LogLine { id, severity, message: message.to_owned() };
+        assert!(rows.insert(line), "{id} has two rows");
     }
-    let missing: Vec<_> = code.iter().filter(|(id, line)| rows.get(id) != Some(line)).collect();
+    let missing: Vec<_> = code.difference(&rows).collect();
     assert!(missing.is_empty(), "docs/log-lines.md has no row, or another one, for {missing:#?}");
-    let outdated: Vec<_> = rows.iter().filter(|(id, _)| !code.contains_key(id)).collect();
+    let outdated: Vec<_> = rows.difference(&code).collect();
     assert!(outdated.is_empty(), "docs/log-lines.md has rows of lines that are not there: {outdated:#?}");
 }

@@ -58,8 +58,8 @@ pub enum ArticleCommand {
     /// Small values: journaled writes of a thousand clients, and db_bench's patterns, per thread model
     #[command(alias = "S3", mut_arg("kinds", |argument| S3.kinds(argument)))]
     S3(ExperimentArguments),
-    /// Storage that never stalls: writes for minutes beside the same store as its engine comes, documents that
-    /// expire outside of their window and within it, and the knobs that were turned
+    /// Storage that never stalls: writes for minutes beside the same store as its engine comes, documents
+    /// that expire outside of their window and within it, and the knobs that were turned
     #[command(alias = "S4", mut_arg("kinds", |argument| S4.kinds(argument)))]
     S4(ExperimentArguments),
     #[command(external_subcommand)]

@@ -1,8 +1,8 @@
 //! Texts as people and programs write them: constant parts, and in braces what differs.
 //!
-//! `{word}`, `{words:3-8}` (of a vocabulary, few of them most often), `{digits:6}`, `{hex:40}`, and `{number}`, the
-//! document's. With a mark, as in `{word#owner}`, what is made is the same wherever the mark stands in a
-//! document.
+//! `{word}`, `{words:3-8}` (of a vocabulary, few of them most often), `{digits:6}`, `{hex:40}`, and
+//! `{number}`, the document's. With a mark, as in `{word#owner}`, what is made is the same wherever the mark
+//! stands in a document.
 
 use crate::workload::keys::fnv_hash;
 use crate::workload::zipf::Zipf;

@@ -50,7 +50,7 @@ fn documents_have_the_size_that_was_asked_for() {
 
 #[test]
 fn corpora_have_documents_as_they_are_found() {
-    for (name, sizes) in [("events", 600..1_400), ("orders", 700..4_000), ("repositories", 4_000..8_000)] {
+    for (name, sizes) in [("events", 350..1_200), ("orders", 600..4_000), ("repositories", 3_000..6_000)] {
         let workload = named(name).build().expect("a workload");
         let documents = Documents::new(&workload, 1);
         let (least, most) = documents.sizes();

@@ -5,6 +5,7 @@ use rocksdb::{
     DBCompressionType, DBRecoveryMode, LogLevel, Options, statistics::StatsLevel,
 };
 
+use super::raw;
 use crate::keyspace::Keyspace;
 use crate::options::StorageOptions;
 
@@ -31,6 +32,14 @@ const DELETION_TRIGGER: usize = 3584;
 const DELETION_SHARE: f64 = 0.75;
 /// Bounds the room a compaction takes on a small disk.
 const TABLES_PER_SMALL_COMPACTION: u64 = 8;
+/// The dictionary of a table at the bottom, and how many times as much zstd makes it of. Blocks wait for it
+/// in memory, these bytes of each table that is written.
+const DICTIONARY_BYTES: i32 = 16 << 10;
+const DICTIONARY_SAMPLES: i32 = 100;
+const DICTIONARY_BUFFER_BYTES: u64 = 4 * MIB as u64;
+/// RocksDB's own defaults, which its interface wants to be told.
+const ZSTD_WINDOW_BITS: i32 = -14;
+const ZSTD_USUAL_LEVEL: i32 = 32_767;
 const INFO_LOG_BYTES: usize = 8 * MIB;
 const INFO_LOG_FILES: usize = 4;
 /// Files are handed to the disk in pieces of this size, so that a sync never finds a mountain.
@@ -123,6 +132,10 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     // Young data is read and rewritten often: cheap compression. Most data lies at the bottom: dense.
     family.set_compression_type(DBCompressionType::Lz4);
     family.set_bottommost_compression_type(DBCompressionType::Zstd);
+    // A block is too small to hold the names of fields that its neighbours have, too: a dictionary does.
+    family.set_bottommost_compression_options(ZSTD_WINDOW_BITS, ZSTD_USUAL_LEVEL, 0, DICTIONARY_BYTES, true);
+    family.set_bottommost_zstd_max_train_bytes(DICTIONARY_SAMPLES * DICTIONARY_BYTES, true);
+    raw::bound_dictionary_buffer(&mut family, DICTIONARY_BUFFER_BYTES);
     if options.engine_defaults {
         as_it_comes::set(&mut family);
     }
