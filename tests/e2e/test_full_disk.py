@@ -176,12 +176,12 @@ def test_inserts_fill_the_disk_and_deletes_make_room(disk, start):
 
 
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"], indirect=True)
-def test_compaction_needs_no_more_than_the_reserve(disk, start):
+def test_flush_and_compaction_never_need_more_than_the_reserve(disk, start):
     server = start()
     with server.client() as client:
         things = client.full.things
         count = insert_until_refused(things, 0)
-        # What does not grow is rewritten although nothing may grow: all of it once, and compacted as a whole.
+        # What does not grow is rewritten although nothing may grow, as far as it may be, and compacted as a whole.
         rewritten = 0
         for number in range(count):
             try:
@@ -190,11 +190,12 @@ def test_compaction_needs_no_more_than_the_reserve(disk, start):
                 assert error.code == OUT_OF_DISK_SPACE, error.details
         client.full.command("compact", "things")
         engine = client.admin.command("serverStatus")["rocksdb"]
-        assert engine["background errors"] == 0, engine
-        assert disk_lines(server).count("E") == 0, "the reserve was not given up"
-        assert (disk.data / "disk-reserve").stat().st_blocks * 512 >= RESERVE_MIB * 2**20
-        assert rewritten == count == things.count_documents({"half": 3})
+        assert engine["background errors"] == 0, "neither has found the disk without room"
+        assert rewritten == things.count_documents({"half": 3}) > count / 4, "an update was done or refused as a whole"
         assert ids(things) == list(range(count))
+        eventually("a delete", lambda: things.delete_many({"half": 3}))
+        await_state(client, "normal")
+        assert (disk.data / "disk-reserve").stat().st_blocks * 512 >= RESERVE_MIB * 2**20, "it is whole again"
 
 
 def test_a_drop_gives_its_room_back(disk, start):

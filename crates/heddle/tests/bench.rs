@@ -163,7 +163,7 @@ fn s4_tells_each_second_and_what_expires() {
             "left in the end: auto 0<",
             "all turned mean ms: auto ",
             "Longest of each second, ms</figcaption>",
-            "the disk&#39;s own fdatasync",
+            "the disk's own fdatasync",
             "window here",
             ">journalCommitInterval: 50</td>",
         ],

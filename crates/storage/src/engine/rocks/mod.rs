@@ -382,7 +382,7 @@ mod tests {
     use crate::keyspace::ReadTier;
 
     #[test]
-    fn an_engine_for_comparisons_is_as_it_comes() {
+    fn options_are_ours_or_for_comparisons_as_the_engine_comes() {
         let written = |engine_defaults: bool| {
             let directory = tempfile::tempdir().unwrap();
             let options = StorageOptions { engine_defaults, ..StorageOptions::default() };
@@ -404,6 +404,10 @@ mod tests {
         }
         for setting in ["max_write_buffer_number=8", "level0_slowdown_writes_trigger=48"] {
             assert!(ours.contains(&format!(" {setting}\n")), "{setting} is missing in\n{ours}");
+        }
+        let bottom = ours.lines().find(|line| line.contains("bottommost_compression_opts="));
+        for setting in ["max_dict_bytes=16384", "zstd_max_train_bytes=1638400", "max_dict_buffer_bytes=4194304"] {
+            assert!(bottom.is_some_and(|line| line.contains(setting)), "{setting} is missing in {bottom:?}");
         }
     }
 
