@@ -406,7 +406,9 @@ mod tests {
             assert!(ours.contains(&format!(" {setting}\n")), "{setting} is missing in\n{ours}");
         }
         let bottom = ours.lines().find(|line| line.contains("bottommost_compression_opts="));
-        for setting in ["max_dict_bytes=16384", "zstd_max_train_bytes=1638400", "max_dict_buffer_bytes=4194304"] {
+        for setting in
+            ["max_dict_bytes=16384", "zstd_max_train_bytes=1638400", "max_dict_buffer_bytes=4194304"]
+        {
             assert!(bottom.is_some_and(|line| line.contains(setting)), "{setting} is missing in {bottom:?}");
         }
     }
