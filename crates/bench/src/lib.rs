@@ -1,7 +1,7 @@
 //! Load on any server that speaks the MongoDB wire protocol, over raw messages: no driver is in the way.
 //!
 //! ```text
-//!   run, server: one workload (YCSB, files)       article s0 | s1 | s3, raw, cachegrind: kinds × models
+//!   run, server: one workload (YCSB, files)       article s0 | … | s4, raw, cachegrind: kinds × models
 //!        └───────────────────┬────────────────────────────────────┘
 //!   Traffic: what is sent,   ▼   how replies are judged
 //!   generator: threads and processes, an epoll each, N connections ──▶ server under test (or a child)

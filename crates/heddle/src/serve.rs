@@ -288,6 +288,7 @@ fn open_store(
     let mut options = StorageOptions {
         journal_interval: Duration::from_millis(parameters.unsigned(Parameter::JournalCommitInterval)),
         open_files_max: budget.table_files,
+        engine_defaults: parameters.is_on(Parameter::EngineDefaults),
         ..sizes.storage()
     };
     if let Ok(mib) = u64::try_from(parameters.integer(Parameter::DiskReserveMb)) {

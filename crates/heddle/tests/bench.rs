@@ -150,6 +150,27 @@ fn every_article_has_a_small_edition() {
     assert!(!s3.contains("not measured"), "a claim has no figure of ours:\n{s3}");
 }
 
+#[test]
+fn s4_tells_each_second_and_what_expires() {
+    let page = small_edition("S4", &[]);
+    check_page(
+        &page,
+        &[
+            "seconds under half: auto ",
+            ", engine-defaults ",
+            "fdatasync p99.9 ms: auto ",
+            "deleted elsewhere: auto 0<",
+            "left in the end: auto 0<",
+            "all turned mean ms: auto ",
+            "Longest of each second, ms</figcaption>",
+            "the disk's own fdatasync",
+            "window here",
+            ">journalCommitInterval: 50</td>",
+        ],
+    );
+    assert!(!page.contains("not measured"), "a claim has no figure of ours:\n{page}");
+}
+
 /// A server that a test has started itself.
 struct Server {
     process: Child,
@@ -207,8 +228,13 @@ fn nonsense_is_explained() {
     check(&["article", "s0", "--target", "localhost"], "expected host:port or name=host:port");
     check(&["article", "s0", "--target", "127.0.0.1:1", "--kinds", "idle"], "which a --target does not show");
     check(&["article", "s0", "--target", "127.0.0.1:1", "--models", "auto"], "cannot be used with");
-    check(&["article", "S4", "--scale", "1"], "comes with the storage work");
-    check(&["article", "s9"], "there are s0, s1, s2 and s3");
+    check(
+        &["article", "S4", "--kinds", "steady", "--ttl-rate", "5"],
+        "--ttl-rate concerns none of the kinds",
+    );
+    check(&["article", "s4", "--minutes", "0"], "expected a number above 0");
+    check(&["article", "s4", "--target", "127.0.0.1:1"], "change the settings of a server");
+    check(&["article", "s9"], "there are s0, s1, s2, s3 and s4");
     check(&["article", "s0", "--pin", "a:b"], "'a' is not the number of a core");
     check(&["article", "s0", "--fast-rate", "0"], "expected operations a second, above 0");
     check(&["article", "s3", "--seconds=-1"], "no time; expected seconds");

@@ -356,7 +356,7 @@ fn set_gate(store: &StoreInner, pressure: &Pressure, limits: &GateLimits, elapse
         store.group.resume(store);
         return;
     }
-    let admission = assess(pressure, limits);
+    let admission = if store.has_gate { assess(pressure, limits) } else { Admission::Open };
     if store.gate.is_open() && admission != Admission::Open {
         tracing::warn!(?pressure, ?admission, "commits are slowed while flush and compaction catch up");
     } else if !store.gate.is_open() && admission == Admission::Open {

@@ -70,6 +70,9 @@ pub struct StorageOptions {
     pub disk_reserve_bytes: Option<u64>,
     /// When commits are slowed and held back so that the engine never stops them itself.
     pub gate: GateLimits,
+    /// For comparisons: the engine keeps the memtables, triggers, threads and rates that it comes with, and
+    /// slows and stops writes itself; no gate is before it. Default false.
+    pub engine_defaults: bool,
 }
 
 impl Default for StorageOptions {
@@ -96,6 +99,7 @@ impl Default for StorageOptions {
             engine_statistics: true,
             disk_reserve_bytes: None,
             gate: GateLimits::default(),
+            engine_defaults: false,
         }
     }
 }

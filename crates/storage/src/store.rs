@@ -85,6 +85,8 @@ pub(crate) struct StoreInner {
     directory: Option<DataDirectory>,
     pub(crate) gate: Gate,
     pub(crate) gate_limits: GateLimits,
+    /// Whether commits are slowed before the engine does it.
+    pub(crate) has_gate: bool,
     pub(crate) group: GroupCommit<WriteUnit, CommitError>,
     /// Set when somebody owns the units that have entries.
     pub(crate) proposals: OnceLock<ProposalQueue>,
@@ -228,6 +230,7 @@ impl Store {
             directory,
             gate: Gate::new(),
             gate_limits: options.gate,
+            has_gate: !options.engine_defaults,
             group: GroupCommit::new(DEFERRED_GROUP_UNITS),
             proposals: OnceLock::new(),
             journal: SyncGroup::new(applied),

@@ -21,6 +21,12 @@ const WARM_UP: f64 = 1.0;
 const DOCUMENTS: f64 = 100_000.0;
 const SLOW_CONNECTIONS: usize = 64;
 const IDLE_SECONDS: f64 = 10.0;
+const LONG_SECONDS: f64 = 600.0;
+/// Of a load that is told second by second, at any scale.
+const SHORTEST_LONG: Duration = Duration::from_secs(2);
+const EXPIRING: f64 = 2_000_000.0;
+/// Not scaled: it is the server's, not the experiment's.
+const TTL_RATE: u32 = 10_000;
 
 /// Options of every experiment.
 #[derive(Debug, Clone, Args)]
@@ -48,7 +54,7 @@ pub struct ExperimentArguments {
     #[arg(long, value_parser = value_parser!(u32).range(1..))]
     slow_connections: Option<u32>,
     /// mixed: fast requests a second for the comparison with and without slow ones; 80 % of what was reached
-    /// beside them by default
+    /// beside them by default. s4: writes a second; by default 70 % of the most that was reached, of ttl 50 %
     #[arg(long, value_parser = rate)]
     pub(crate) fast_rate: Option<f64>,
     /// idle: time over which the idle server's processor time is measured [default: 10]
@@ -63,6 +69,15 @@ pub struct ExperimentArguments {
     /// raw: leave the echo out
     #[arg(long)]
     pub(crate) no_echo: bool,
+    /// s4: minutes of load, a tenth of it for each part of what is turned or expires [default: 10]
+    #[arg(long, value_name = "MINUTES", value_parser = above_zero)]
+    minutes: Option<f64>,
+    /// ttl: documents that expire [default: 2000000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    expiring: Option<u64>,
+    /// ttl: documents a second that their window lets the server delete [default: 10000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    ttl_rate: Option<u32>,
     /// cachegrind: requests of the shorter and of the longer run [default: 2000,12000]
     #[arg(long, value_name = "FEWER,MORE")]
     pub(crate) requests: Option<Requests>,
@@ -97,6 +112,10 @@ pub(crate) struct Settings {
     pub(crate) document_bytes: usize,
     pub(crate) slow_connections: usize,
     pub(crate) idle: Duration,
+    /// Of S4's load.
+    pub(crate) long: Duration,
+    pub(crate) expiring: u64,
+    pub(crate) ttl_rate: u32,
 }
 
 impl ExperimentArguments {
@@ -132,13 +151,21 @@ impl ExperimentArguments {
             kinds,
             merges_rows: experiment.published.rows.is_empty(),
             subjects,
-            rounds: measure.repetitions.unwrap_or_else(|| scale.rounds()),
+            rounds: measure.repetitions.or(experiment.rounds).unwrap_or_else(|| scale.rounds()),
             warm_up: time(measure.warm_up, WARM_UP),
             duration: time(measure.duration.map(Time), SECONDS),
-            stored: measure.records.unwrap_or((DOCUMENTS * scale.0).round().max(1.0) as u64),
+            stored: measure
+                .records
+                .unwrap_or_else(|| scale.documents(experiment.documents.map_or(DOCUMENTS, f64::from))),
             document_bytes: measure.document_bytes.unwrap_or(experiment.document_bytes),
             slow_connections: slow.unwrap_or_else(|| scale.connections(SLOW_CONNECTIONS)),
             idle: time(self.idle_seconds, IDLE_SECONDS),
+            long: self.minutes.map_or_else(
+                || scale.time(LONG_SECONDS).max(SHORTEST_LONG),
+                |minutes| Duration::from_secs_f64(60.0 * minutes),
+            ),
+            expiring: self.expiring.unwrap_or_else(|| scale.documents(EXPIRING)),
+            ttl_rate: self.ttl_rate.unwrap_or(TTL_RATE),
             asked: self.clone(),
         }
     }
@@ -158,8 +185,12 @@ impl ExperimentArguments {
         if !self.targets.is_empty() && (is(Special::Idle) || is(Special::Cachegrind)) {
             return usage("idle and cachegrind look at the server's process, which a --target does not show");
         }
+        if !self.targets.is_empty() && (is(Special::Expiry) || is(Special::Knobs)) {
+            return usage("ttl and knobs change the settings of a server: they start their own ones");
+        }
         let slow = any(&|kind| kind.groups().any(|group| group.connections == ConnectionNumber::Slow));
-        let paced = any(&|kind| kind.groups().any(|group| group.pace == Pace::Paced));
+        let long = any(&Kind::is_long);
+        let paced = long || any(&|kind| kind.groups().any(|group| group.pace == Pace::Paced));
         let options = [
             (self.slow_connections.is_some(), "--slow-connections", slow),
             (self.fast_rate.is_some(), "--fast-rate", paced),
@@ -167,6 +198,9 @@ impl ExperimentArguments {
             (self.reply_bytes.is_some(), "--reply-bytes", goes(On::Echo) || is(Special::Cachegrind)),
             (self.no_find, "--no-find", goes(On::Echo)),
             (self.no_echo, "--no-echo", goes(On::BareEcho)),
+            (self.minutes.is_some(), "--minutes", long),
+            (self.expiring.is_some(), "--expiring", is(Special::Expiry)),
+            (self.ttl_rate.is_some(), "--ttl-rate", is(Special::Expiry)),
             (self.requests.is_some(), "--requests", is(Special::Cachegrind)),
         ];
         match options.into_iter().find(|(given, _, concerns)| *given && !concerns) {
@@ -174,6 +208,11 @@ impl ExperimentArguments {
             None => Ok(()),
         }
     }
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
+    number.ok_or("expected a number above 0".to_owned())
 }
 
 fn usage<T>(problem: &str) -> Result<T, BenchError> {
@@ -233,16 +272,67 @@ impl Settings {
 
     /// What a reader of the figures needs to know.
     pub(crate) fn to_json(&self) -> Value {
-        json!({
+        let mut settings = json!({
             "scale": self.asked.scale.0, "rounds": self.rounds, "seconds": self.duration.as_secs_f64(),
             "warmUpSeconds": self.warm_up.as_secs_f64(), "documents": self.stored,
             "documentBytes": self.document_bytes, "seed": self.asked.measure.seed,
             "serverArguments": self.asked.server,
-        })
+        });
+        if let Value::Object(settings) = &mut settings
+            && self.is_long()
+        {
+            settings.insert("longSeconds".to_owned(), json!(self.long.as_secs_f64()));
+            settings.insert("expiring".to_owned(), json!(self.expiring));
+            settings.insert("ttlRate".to_owned(), json!(self.ttl_rate));
+        }
+        settings
+    }
+
+    /// Where servers have their directories.
+    pub(crate) fn data_directory(&self) -> PathBuf {
+        self.asked.data_directory.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// How long a part of S4's load is: what is turned, or a state of a window.
+    pub(crate) fn part_of_long(&self) -> Duration {
+        const PARTS: u32 = 10;
+        const SHORTEST: Duration = Duration::from_secs(1);
+        (self.long / PARTS).max(SHORTEST)
+    }
+
+    /// How long the most that a server takes is looked for: memtables take more for some seconds than what is
+    /// behind them does.
+    pub(crate) fn long_enough_for_most(&self) -> Duration {
+        const PARTS: u32 = 4;
+        const LONGEST: Duration = Duration::from_secs(60);
+        const SHORTEST: Duration = Duration::from_secs(1);
+        (self.long / PARTS).clamp(SHORTEST, LONGEST)
+    }
+
+    /// What so many writes of whole documents a second bring to the journal between two of its syncs, within
+    /// bounds.
+    pub(crate) fn journaled_bytes(&self, rate: f64) -> usize {
+        const SYNCS_PER_SECOND: f64 = 10.0;
+        ((rate * self.document_bytes as f64 / SYNCS_PER_SECOND) as usize).clamp(4 << 10, 1 << 20)
+    }
+
+    fn is_long(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.is_long())
     }
 
     /// The same as a line of text.
     pub(crate) fn line(&self) -> String {
+        if self.is_long() {
+            return format!(
+                "{} documents of {} bytes, a cache of {} MiB, {} round(s) of {} s of load, seed {}",
+                self.stored,
+                self.document_bytes,
+                self.tenth_of_data_mib(),
+                self.rounds,
+                self.long.as_secs_f64(),
+                self.asked.measure.seed
+            );
+        }
         format!(
             "{} documents of {} bytes, {} round(s) of {} s after {} s of warm-up, seed {}",
             self.stored,
@@ -270,6 +360,11 @@ impl Scale {
 
     fn connections_within(self, whole: usize, descriptors: u64) -> usize {
         ((whole as f64 * self.0).round() as usize).clamp(1, most_connections(descriptors))
+    }
+
+    /// Of so many documents, at least one.
+    fn documents(self, whole: f64) -> u64 {
+        (whole * self.0).round().max(1.0) as u64
     }
 
     /// Of so many seconds; nothing shorter is worth measuring.

@@ -58,6 +58,9 @@ pub(crate) const FAILED: Column = Column::other("% failed", 1);
 /// First-level data misses of all data references.
 pub(crate) const MISSES: Column = Column::other("% missed", 3);
 
+/// How the names of figures begin that have no decimals and are no rates.
+const COUNTS: [&str; 4] = ["% of", "seconds ", "deleted ", "left "];
+
 impl Column {
     pub(crate) const fn other(name: &'static str, decimals: usize) -> Self {
         Column { name, decimals, figure: Figure::Other }
@@ -83,7 +86,7 @@ impl Column {
             "M documents/s" => (Figure::Documents, 2),
             _ if name.ends_with("/s") => (Figure::Rate, 0),
             _ if name.ends_with(" replies") => (Figure::Answered, 0),
-            _ if name.starts_with("% of") => (Figure::Other, 0),
+            _ if COUNTS.iter().any(|of| name.starts_with(of)) => (Figure::Other, 0),
             _ => (Figure::Other, 2),
         });
         Column { name, decimals, figure }
@@ -141,6 +144,7 @@ mod tests {
         check("monitor replies", Figure::Answered, 0);
         check("times alone", Figure::Other, 2);
         check("% of the echo", Figure::Other, 0);
+        check("seconds under half", Figure::Other, 0);
         assert_eq!(["requests/s", "p99 ms", "max ms"].map(Column::named), [RATE, P99, LONGEST]);
     }
 }

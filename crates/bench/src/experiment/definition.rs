@@ -14,6 +14,7 @@ pub(crate) static S0: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(i
 pub(crate) static S1: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("s1.toml")));
 pub(crate) static S2: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("s2.toml")));
 pub(crate) static S3: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("s3.toml")));
+pub(crate) static S4: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("s4.toml")));
 pub(crate) static RAW: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("raw.toml")));
 pub(crate) static CACHEGRIND: LazyLock<Experiment> =
     LazyLock::new(|| Experiment::read(include_str!("cachegrind.toml")));
@@ -22,13 +23,19 @@ pub(crate) static CACHEGRIND: LazyLock<Experiment> =
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// `s0`, `s1`, `s2`, `s3`, `raw`: as files are called.
+    /// `s0` to `s4`, `raw`: as files are called.
     pub(crate) name: String,
     pub(crate) title: String,
     /// What was measured by the article, and on what.
     pub(crate) about: String,
     pub(crate) subjects: Vec<Subject>,
     pub(crate) document_bytes: usize,
+    /// Documents when the command line says nothing, where not the usual number.
+    #[serde(default)]
+    pub(crate) documents: Option<u32>,
+    /// Rounds when the command line says nothing, where not the usual number.
+    #[serde(default)]
+    pub(crate) rounds: Option<u32>,
     pub(crate) kinds: Vec<Kind>,
     /// The kinds that are measured when the command line names none, separated by commas.
     pub(crate) usual: String,
@@ -49,7 +56,7 @@ pub(crate) struct Kind {
     pub(crate) clients: Vec<usize>,
     #[serde(default)]
     pub(crate) special: Option<Special>,
-    /// One after the other; successive ones on the same server.
+    /// One after the other; successive ones on the same server. None where something special is measured.
     #[serde(default)]
     pub(crate) steps: Vec<Step>,
     #[serde(default)]
@@ -69,6 +76,12 @@ pub(crate) enum Special {
     Idle,
     /// An echo behind the thread model, under valgrind.
     Cachegrind,
+    /// Writes at a share of the most that is possible, second by second, beside the disk's own syncs.
+    Steady,
+    /// Documents that expire beside a load, outside of their window and within it.
+    Expiry,
+    /// Settings that are changed one after the other beside a load.
+    Knobs,
 }
 
 /// Groups of connections side by side.
@@ -266,6 +279,11 @@ impl Kind {
         self.special == Some(special)
     }
 
+    /// Whether it tells of each second of a long load.
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self.special, Some(Special::Steady | Special::Expiry | Special::Knobs))
+    }
+
     /// Whether a step goes there.
     pub(crate) fn goes(&self, on: On) -> bool {
         self.steps.iter().any(|step| step.on == on)
@@ -283,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_is_usually_measured_or_claimed_exists() {
-        for experiment in [&S0, &S1, &S2, &S3, &RAW, &CACHEGRIND] {
+        for experiment in [&S0, &S1, &S2, &S3, &S4, &RAW, &CACHEGRIND] {
             let of_statements = experiment.statements.iter().map(|statement| statement.kind.as_str());
             let published = experiment.published.rows.iter().map(|row| row.kind.as_str());
             for wanted in experiment.usual.split(',').chain(of_statements).chain(published) {

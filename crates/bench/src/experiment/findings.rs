@@ -4,10 +4,11 @@ use super::Subject;
 use super::column::{CONNECTIONS, Column, ERRORS, FAILED, RATE, STOLEN};
 use super::definition::{Comparison, Kind, Side, Statement};
 use super::measure::Measured;
+use super::trace::Trace;
 use crate::error::BenchError;
 use crate::generator::Outcome;
 use crate::process::MachineTime;
-use crate::result::{median, plain};
+use crate::result::{Table, median, plain};
 use std::collections::BTreeMap;
 
 /// One cell in one round.
@@ -20,6 +21,10 @@ pub(crate) struct Measurement {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Why there are no figures.
     pub(crate) failure: Option<String>,
+    /// Second by second.
+    pub(crate) traces: Vec<Trace>,
+    /// Further tables under their titles.
+    pub(crate) tables: Vec<(String, Table)>,
 }
 
 impl Measurement {
@@ -34,6 +39,11 @@ impl Measurement {
 
     pub(crate) fn with(mut self, figures: impl IntoIterator<Item = (Column, f64)>) -> Self {
         self.figures.extend(figures);
+        self
+    }
+
+    pub(crate) fn tracing(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
+        self.traces.extend(traces);
         self
     }
 

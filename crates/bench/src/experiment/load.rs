@@ -69,6 +69,8 @@ pub(crate) enum Load {
     ReadAnywhere,
     /// `insert` of such documents.
     Insert,
+    /// `insert` of a document and `update` of one text by `_id`, in equal parts.
+    Writes,
     /// YCSB's workload A: half reads, half updates, of zipfian popularity.
     Ycsb,
 }
@@ -96,6 +98,7 @@ impl Load {
             Load::Read => "read=1".to_owned(),
             Load::Update | Load::Journaled => "update-number=1".to_owned(),
             Load::Half => "read=1,update-number=1".to_owned(),
+            Load::Writes => "insert=1,update=1".to_owned(),
             Load::Range => format!("range-{}=1", records.clamp(1, RANGE_DOCUMENTS)),
             Load::Search => "search=1".to_owned(),
         };
@@ -136,7 +139,7 @@ impl Load {
                 numbers.map(|number| doc! { "_id": number, "number": number }.into()).collect()
             }
             Load::Search => Vec::new(),
-            Load::Update | Load::Journaled | Load::Insert => {
+            Load::Update | Load::Journaled | Load::Insert | Load::Writes => {
                 return encode(&doc! { "n": 1, "nModified": 1, "ok": 1.0 }).len();
             }
             // A bare echo has one size of reply, that of the reads.
@@ -149,7 +152,7 @@ impl Load {
     }
 }
 
-fn of_file(name: &str, text: String) -> Settings {
+pub(super) fn of_file(name: &str, text: String) -> Settings {
     let file = WorkloadFile { path: name.to_owned(), text };
     Settings { file: Some(file), ..Settings::default() }
 }

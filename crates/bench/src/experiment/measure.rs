@@ -23,7 +23,7 @@ const OPEN_LOOP_SHARE: f64 = 0.8;
 /// Requests of the monitor a second.
 const MONITOR_RATE: f64 = 20.0;
 /// Requests a second of an open loop, at any scale.
-const LEAST_RATE: f64 = 50.0;
+pub(super) const LEAST_RATE: f64 = 50.0;
 /// As `nice` counts.
 const HIGHEST_PRIORITY: i32 = -20;
 
@@ -46,6 +46,11 @@ impl Settings {
         match row.kind.special {
             Some(Special::Idle) => visit.idle().map(Some),
             Some(Special::Cachegrind) => visit.cachegrind().map(Some),
+            Some(Special::Steady) => visit.steady().map(Some),
+            // Only the server itself has windows and knobs.
+            Some(Special::Expiry | Special::Knobs) if subject == Subject::EngineDefaults => Ok(None),
+            Some(Special::Expiry) => visit.expiry().map(Some),
+            Some(Special::Knobs) => visit.knobs().map(Some),
             None => visit.steps(row.kind),
         }
     }
@@ -54,7 +59,7 @@ impl Settings {
 pub(super) struct Visit<'s> {
     pub(super) settings: &'s Settings,
     pub(super) subject: Subject,
-    connections: usize,
+    pub(super) connections: usize,
     round: u32,
 }
 
@@ -163,7 +168,7 @@ impl Visit<'_> {
         Ok(group)
     }
 
-    fn closed(
+    pub(super) fn closed(
         &self,
         load: Load,
         connections: usize,
@@ -176,7 +181,7 @@ impl Visit<'_> {
         Ok(GroupSpec::new(connections, source, Pacing::Closed))
     }
 
-    fn open(&self, served: &Served, groups: Vec<GroupSpec>) -> Result<Fleet, BenchError> {
+    pub(super) fn open(&self, served: &Served, groups: Vec<GroupSpec>) -> Result<Fleet, BenchError> {
         let Settings { rig, asked, .. } = self.settings;
         rig.fleet(served.address, groups, &asked.measure, self.round)
     }

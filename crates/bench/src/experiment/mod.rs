@@ -1,4 +1,4 @@
-//! Experiments: `heddle bench article s0 | s1 | s2 | s3`, published ones, `heddle bench raw` and `heddle
+//! Experiments: `heddle bench article s0 | s1 | s2 | s3 | s4`, published ones, `heddle bench raw` and `heddle
 //! bench cachegrind`. Each is a file of kinds of measurements, of what is compared, and of what an article
 //! says; everything else is the same for all.
 //!
@@ -11,27 +11,32 @@
 //!                 Report ─▶ table (Markdown), JSON, SVG, and a page with the article's figures beside ours
 //! ```
 //!
-//! S4 (steady latency on slow disks) needs the storage work and becomes a file beside the others. Until then
-//! the command line says what it waits for.
+//! What is no load of some seconds has a file of its own: idle connections in `measure.rs`, `cachegrind.rs`,
+//! and of S4 `steady.rs`, `expiry.rs` and `knobs.rs`, which tell of each second ([`trace::Trace`]).
 
 mod arguments;
 mod cachegrind;
 mod column;
 mod definition;
+mod expiry;
 mod findings;
+mod knobs;
 mod load;
 mod measure;
 mod page;
 mod report;
 mod set;
+mod steady;
 mod subject;
+mod sync_probe;
+mod trace;
 
 pub(crate) use arguments::ExperimentArguments;
 pub(crate) use definition::{CACHEGRIND, RAW};
 
 use crate::error::BenchError;
 use clap::Subcommand;
-use definition::{Experiment, S0, S1, S2, S3};
+use definition::{Experiment, S0, S1, S2, S3, S4};
 use findings::Findings;
 use report::Report;
 use subject::Subject;
@@ -53,6 +58,10 @@ pub enum ArticleCommand {
     /// Small values: journaled writes of a thousand clients, and db_bench's patterns, per thread model
     #[command(alias = "S3", mut_arg("kinds", |argument| S3.kinds(argument)))]
     S3(ExperimentArguments),
+    /// Storage that never stalls: writes for minutes beside the same store as its engine comes, documents
+    /// that expire outside of their window and within it, and the knobs that were turned
+    #[command(alias = "S4", mut_arg("kinds", |argument| S4.kinds(argument)))]
+    S4(ExperimentArguments),
     #[command(external_subcommand)]
     Other(Vec<String>),
 }
@@ -67,12 +76,10 @@ pub(crate) fn run(command: &ArticleCommand) -> Result<(), BenchError> {
         ArticleCommand::S1(arguments) => S1.run(arguments),
         ArticleCommand::S2(arguments) => S2.run(arguments),
         ArticleCommand::S3(arguments) => S3.run(arguments),
+        ArticleCommand::S4(arguments) => S4.run(arguments),
         ArticleCommand::Other(words) => {
             let name = words.first().map_or("", String::as_str);
-            Err(BenchError::Usage(match name.to_lowercase().as_str() {
-                "s4" => "s4, steady latency on slow disks, comes with the storage work".to_owned(),
-                _ => format!("there is no article '{name}'; there are s0, s1, s2 and s3"),
-            }))
+            Err(BenchError::Usage(format!("there is no article '{name}'; there are s0, s1, s2, s3 and s4")))
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::column::{Column, ERRORS};
 use super::definition::Kind;
 use super::findings::Cell;
-use super::report::{Report, errors, table};
+use super::report::{Report, errors, further_tables, table};
 use crate::result::{Machine, Table, Tool, bytes, charts, page, plain, warning};
 use maud::{Markup, html};
 
@@ -46,8 +46,12 @@ impl Report<'_> {
                     "which stand below our errors; ours do not."
                 }
             }
-            (charts(&self.sweep(kind)))
+            (charts(&self.charts(kind)))
             (table(&cells, &kind.comparisons, &theirs))
+            @for (title, table) in further_tables(&cells) {
+                h3 { (title) }
+                (table)
+            }
             @if !errors.is_empty() {
                 ul { @for error in &errors { li { (error) } } }
             }

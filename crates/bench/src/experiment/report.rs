@@ -4,6 +4,7 @@ use super::arguments::Settings;
 use super::column::{CONNECTIONS, Column, ERRORS, RATE};
 use super::definition::{Comparison, Experiment, Kind};
 use super::findings::{Cell, Findings, Measurement};
+use super::trace::{self, Trace};
 use crate::chart::{self, Axis, Line, Panel, Plot, Scale};
 use crate::error::BenchError;
 use crate::result::{Machine, Place, Table, Tool, save};
@@ -49,6 +50,9 @@ impl Report<'_> {
             let table = table(&cells, &kind.comparisons, &|_, _| None).markdown();
             text.push_str(&format!("\n### {}\n\n{table}", kind.title));
             errors(&cells).iter().for_each(|error| text.push_str(&format!("\n{error}\n")));
+            for (title, table) in further_tables(&cells) {
+                text.push_str(&format!("\n{title}\n\n{}", table.markdown()));
+            }
         }
         if !self.experiment.statements.is_empty() {
             text.push_str(&format!("\n### What the article says\n\n{}", self.statements().markdown()));
@@ -74,7 +78,7 @@ impl Report<'_> {
         save(format!("{name}.md"), text)?;
         save(format!("{name}.json"), &format!("{:#}\n", self.to_json()))?;
         for kind in self.findings.kinds() {
-            let panels = self.sweep(kind);
+            let panels = self.charts(kind);
             if !panels.is_empty() {
                 save(format!("{name}-{}.svg", kind.name), &chart::file(&panels))?;
             }
@@ -97,8 +101,15 @@ impl Report<'_> {
         })
     }
 
+    /// The charts of a kind: by number of connections, and over time.
+    pub(crate) fn charts(&self, kind: &Kind) -> Vec<Panel> {
+        let mut panels = self.sweep(kind);
+        panels.extend(trace::panels(&self.findings.of(&kind.name)));
+        panels
+    }
+
     /// The charts of a kind by number of connections; none when there are not several.
-    pub(crate) fn sweep(&self, kind: &Kind) -> Vec<Panel> {
+    fn sweep(&self, kind: &Kind) -> Vec<Panel> {
         let cells = self.findings.of(&kind.name);
         let mut counts: Vec<usize> = cells.iter().map(|cell| cell.row.connections).collect();
         counts.sort_unstable();
@@ -120,7 +131,11 @@ impl Report<'_> {
             cells.iter().all(|cell| cells.first().is_some_and(|first| first.row == cell.row))
         };
         let measured = self.findings.cells.iter().any(|cell| cell.figure(RATE).is_some());
-        if kinds.len() < 2 || self.settings.subjects.len() < 2 || !measured || !kinds.iter().all(has_one_row)
+        if kinds.iter().any(|kind| kind.is_long())
+            || kinds.len() < 2
+            || self.settings.subjects.len() < 2
+            || !measured
+            || !kinds.iter().all(has_one_row)
         {
             return Vec::new();
         }
@@ -134,7 +149,13 @@ fn cell_to_json(cell: &Cell) -> Value {
             measurement.figures.iter().map(|(column, value)| (column.name.to_owned(), json!(value)));
         let figures: Map<String, Value> = figures.collect();
         let (errors, failure) = (&measurement.errors, &measurement.failure);
-        json!({ "round": round, "figures": figures, "errors": errors, "failure": failure })
+        let mut found = json!({ "round": round, "figures": figures, "errors": errors, "failure": failure });
+        if let Value::Object(found) = &mut found
+            && !measurement.traces.is_empty()
+        {
+            found.insert("seconds".to_owned(), measurement.traces.iter().map(Trace::to_json).collect());
+        }
+        found
     };
     let rounds: Vec<Value> = cell.rounds.iter().map(round).collect();
     json!({
@@ -214,6 +235,11 @@ pub(crate) fn table(
 
 fn or_dash(value: Option<f64>, decimals: usize) -> String {
     value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// What cells tell beside their figures, under titles.
+pub(crate) fn further_tables<'c>(cells: &[&'c Cell]) -> Vec<&'c (String, Table)> {
+    cells.iter().flat_map(|cell| cell.measurements()).flat_map(|round| &round.tables).collect()
 }
 
 /// What went wrong in each cell, a sentence each.

@@ -46,6 +46,8 @@ pub(crate) enum Subject {
     PublishedViews,
     /// A replica set whose secondary holds reads during each batch, as MongoDB did until 3.6.
     HeldReads,
+    /// A server whose engine keeps the settings that it comes with and stalls writes itself.
+    EngineDefaults,
     /// A server that runs already.
     #[value(skip)]
     #[serde(skip)]
@@ -83,6 +85,7 @@ impl Subject {
             Subject::ThreadEcho => ("thread-echo", &["--kind", "thread"], (0xa8, 0xa0, 0x90)),
             Subject::PublishedViews => ("published-views", OF_A_SET, (0x2d, 0xa4, 0x4e)),
             Subject::HeldReads => ("held-reads", OF_A_SET, (0xe5, 0x53, 0x4b)),
+            Subject::EngineDefaults => ("engine-defaults", &["--engineDefaults"], (0x2f, 0x81, 0xf7)),
             Subject::Given(server) => (server.name, &[], chart::colour(server.number)),
         }
     }
@@ -154,7 +157,21 @@ impl Settings {
         if !subject.is_database() {
             return self.serve_echo(subject, self.bytes_of(wanted)?);
         }
-        let served = self.serve_empty(subject)?;
+        self.serve_loaded(subject, wanted, &[])
+    }
+
+    /// A database with documents ten times as large as its cache.
+    pub(crate) fn serve_beyond_cache(&self, subject: Subject, wanted: Load) -> Result<Served, BenchError> {
+        self.serve_loaded(subject, wanted, &[format!("--cacheSizeMB={}", self.tenth_of_data_mib())])
+    }
+
+    /// A tenth of the documents, in MiB.
+    pub(crate) fn tenth_of_data_mib(&self) -> u64 {
+        (self.stored * self.document_bytes as u64 / 10 / (1 << 20)).max(1)
+    }
+
+    fn serve_loaded(&self, subject: Subject, wanted: Load, further: &[String]) -> Result<Served, BenchError> {
+        let served = self.serve_empty(subject, further)?;
         let workload = wanted.workload(self.stored, self.document_bytes).build()?;
         let interrupt = &self.rig.interrupt;
         let seed = self.asked.measure.seed;
@@ -174,21 +191,22 @@ impl Settings {
     }
 
     /// A database on a directory of its own, or one that is given, whatever it holds.
-    fn serve_empty(&self, subject: Subject) -> Result<Served, BenchError> {
+    fn serve_empty(&self, subject: Subject, further: &[String]) -> Result<Served, BenchError> {
         if let Subject::Given(server) = subject {
             let (process, others) = (None, Vec::new());
             return Ok(Served { address: server.address, process, others, _directory: None });
         }
         let directory = tempfile::Builder::new()
             .prefix("heddle-bench-")
-            .tempdir_in(self.asked.data_directory.clone().unwrap_or_else(std::env::temp_dir))
+            .tempdir_in(self.data_directory())
             .map_err(BenchError::io("make a directory for a server"))?;
         let (name, arguments, _) = subject.known();
         let start = |data: &str| {
             let path = directory.path().join(data).to_string_lossy().into_owned();
             let words =
                 ["serve", "--nounixsocket", "--dbpath", &path].into_iter().chain(arguments.iter().copied());
-            let words = words.map(str::to_owned).chain(self.asked.server.iter().cloned()).collect();
+            let further = further.iter().chain(&self.asked.server).cloned();
+            let words = words.map(str::to_owned).chain(further).collect();
             ChildServer::start(&self.rig, Launch::new(&format!("{name} server"), words))
         };
         let first = start("data")?;

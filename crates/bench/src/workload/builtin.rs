@@ -15,7 +15,33 @@ const DOCUMENT_BYTES: usize = 1_024;
 const TTL_SECONDS: (u64, u64) = (60, 600);
 
 /// Names for messages.
-const NAMES: &str = "a, b, c, d, e, f (YCSB), point-read, range-N, insert-only, update-only, ttl-insert";
+const NAMES: &str = "a, b, c, d, e, f (YCSB), point-read, range-N, insert-only, update-only, ttl-insert, \
+                     events, orders, repositories";
+
+/// Documents as they are found, in workload files: for what compresses, or is read, as real ones.
+const CORPORA: [(&str, &str); 3] = [
+    ("events", include_str!("corpora/events.toml")),
+    ("orders", include_str!("corpora/orders.toml")),
+    ("repositories", include_str!("corpora/repositories.toml")),
+];
+
+/// The workload of a corpus, its operations weighed as the mix says.
+pub(crate) fn build_corpus(text: &str, mix: Option<&str>) -> Result<Workload, BenchError> {
+    let mut workload = Workload::parse("the built-in workload", text)?;
+    let Some(mix) = mix else { return Ok(workload) };
+    workload.operations.iter_mut().for_each(|operation| operation.weight = 0.0);
+    for (name, weight) in parse_mix(mix).map_err(BenchError::Usage)? {
+        let known = workload.operations.iter_mut().find(|operation| operation.name == name);
+        let unknown = || BenchError::Usage(format!("unknown operation '{name}'; there are read and insert"));
+        known.ok_or_else(unknown)?.weight = weight;
+    }
+    Ok(workload)
+}
+
+/// The workload file of a corpus.
+pub(crate) fn corpus(name: &str) -> Option<&'static str> {
+    CORPORA.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
 
 /// Name, mix, distribution, description.
 const NAMED: [(&str, &str, &str, &str); 10] = [

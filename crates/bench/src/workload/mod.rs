@@ -21,6 +21,7 @@ mod distribution;
 mod documents;
 mod keys;
 mod model;
+mod pattern;
 mod plan;
 mod settings;
 mod template;
@@ -31,7 +32,7 @@ mod zipf;
 
 pub(crate) use concerns::{Concerns, W, WriteConcern};
 pub(crate) use documents::Documents;
-pub(crate) use model::Workload;
+pub(crate) use model::{DATABASE, Workload};
 pub(crate) use settings::{Settings, WorkloadFile};
 pub(crate) use traffic::{Part, WorkloadSource, WorkloadTraffic, unix_milliseconds};
 

@@ -2,6 +2,7 @@
 
 use crate::workload::distribution::Distribution;
 use crate::workload::keys::KeyFormat;
+use crate::workload::pattern::Pattern;
 use crate::workload::template::{Generator, Template, lengths};
 use crate::workload::zipf::Zipf;
 use document::{DocumentBuilder, ElementType, Value};
@@ -65,6 +66,7 @@ enum Piece {
         least: u32,
         most: u32,
     },
+    Pattern(Arc<Pattern>),
     Binary {
         length: u32,
     },
@@ -135,6 +137,7 @@ impl Compiler<'_> {
                 let (least, most) = bounds(length, min, max);
                 (ElementType::String, Piece::Text { least, most })
             }
+            Generator::Pattern { ref text } => (ElementType::String, Piece::Pattern(Arc::new(text.clone()))),
             Generator::Bytes { length } => (ElementType::Binary, Piece::Binary { length }),
             Generator::Boolean { share } => (ElementType::Boolean, Piece::Boolean(share)),
             Generator::ObjectId {} => (ElementType::ObjectId, Piece::ObjectId),
@@ -301,6 +304,13 @@ impl Piece {
                 append_text(length, random, out);
                 out.push(0);
             }
+            Piece::Pattern(pattern) => {
+                let start = out.len();
+                out.extend_from_slice(&[0; 4]);
+                pattern.append(context.number, random, out);
+                out.push(0);
+                patch_text_length(out, start);
+            }
             Piece::Binary { length } => append_binary(0, *length as usize, random, out),
             Piece::Boolean(share) => out.push((random.f64() < *share).into()),
             Piece::Choice(choices) => {
@@ -365,6 +375,16 @@ fn append_uuid(random: &mut Rng, out: &mut Vec<u8>) {
         if let Some(byte) = out.get_mut(start + place) {
             *byte = *byte & keep | set;
         }
+    }
+}
+
+/// Fills in the length field at `start` of a text that reaches to the end: it does not count itself.
+fn patch_text_length(out: &mut [u8], start: usize) {
+    patch_length(out, start);
+    if let Some(field) = out.get_mut(start..start + 4)
+        && let Ok(bytes) = <[u8; 4]>::try_from(&*field)
+    {
+        field.copy_from_slice(&(u32::from_le_bytes(bytes) - 4).to_le_bytes());
     }
 }
 

@@ -16,7 +16,8 @@ const MOST_DOCUMENT_BYTES: usize = 16 * 1024 * 1024 - 16 * 1024;
 #[serde(rename_all = "camelCase", default)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct Settings {
-    /// a, b, c, d, e, f (YCSB), point-read, range-N, insert-only, update-only or ttl-insert [default: a]
+    /// a, b, c, d, e, f (YCSB), point-read, range-N, insert-only, update-only, ttl-insert, or with
+    /// documents as they are found: events, orders, repositories [default: a]
     #[arg(long, short, value_name = "NAME")]
     pub(crate) workload: Option<String>,
     /// A workload file (TOML) with documents and commands of one's own, as docs/bench-workload.toml
@@ -89,7 +90,13 @@ impl Settings {
                 self.check_beside_file()?;
                 Workload::parse(&read.path, &read.text)?
             }
-            None => builtin::build(self)?,
+            None => match self.workload.as_deref().and_then(builtin::corpus) {
+                Some(text) => {
+                    self.check_beside_corpus()?;
+                    builtin::build_corpus(text, self.mix.as_deref())?
+                }
+                None => builtin::build(self)?,
+            },
         };
         workload.database = self.database.clone().unwrap_or(workload.database);
         workload.records_wanted = self.records.or(workload.records_wanted);
@@ -99,6 +106,16 @@ impl Settings {
         }
         workload.validate()?;
         Ok(workload)
+    }
+
+    fn check_beside_corpus(&self) -> Result<(), BenchError> {
+        let given = self.document_bytes.is_some() || self.fields.is_some() || self.collection.is_some();
+        if given || self.ttl_seconds.is_some() {
+            return Err(BenchError::Usage(
+                "events, orders and repositories say themselves what their documents are".to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     fn check_beside_file(&self) -> Result<(), BenchError> {

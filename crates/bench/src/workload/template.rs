@@ -2,6 +2,7 @@
 //! the key `gen` stands for a generator wherever a value may stand; everything else is a constant.
 
 use crate::workload::distribution::Distribution;
+use crate::workload::pattern::Pattern;
 use document::{Document, Value};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -55,6 +56,10 @@ pub(crate) enum Generator {
         length: Option<u32>,
         min: Option<u32>,
         max: Option<u32>,
+    },
+    /// A text with parts in braces that differ, as [`Pattern`] has them.
+    Pattern {
+        text: Pattern,
     },
     /// Random bytes of subtype 0.
     Bytes {

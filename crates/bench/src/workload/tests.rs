@@ -49,6 +49,25 @@ fn documents_have_the_size_that_was_asked_for() {
 }
 
 #[test]
+fn corpora_have_documents_as_they_are_found() {
+    for (name, sizes) in [("events", 350..1_200), ("orders", 600..4_000), ("repositories", 3_000..6_000)] {
+        let workload = named(name).build().expect("a workload");
+        let documents = Documents::new(&workload, 1);
+        let (least, most) = documents.sizes();
+        assert!(sizes.contains(&least) && sizes.contains(&most), "{name}: {least} to {most}");
+        let mut bytes = Vec::new();
+        documents.write(7, &mut bytes);
+        document::RawDocument::parse(&bytes).expect("valid BSON");
+        let reads = Settings { mix: Some("read=1".to_owned()), ..named(name) }.build().expect("a workload");
+        assert_eq!(reads.mix(), [("read".to_owned(), 1.0), ("insert".to_owned(), 0.0)]);
+    }
+    let wrong = Settings { mix: Some("scan=1".to_owned()), ..named("events") }.build();
+    assert!(wrong.expect_err("refused").to_string().contains("unknown operation 'scan'"));
+    let wrong = Settings { document_bytes: Some(100), ..named("events") }.build();
+    assert!(wrong.expect_err("refused").to_string().contains("say themselves"));
+}
+
+#[test]
 fn a_documents_content_follows_from_seed_and_number() {
     let workload = named("a").build().expect("a workload");
     let write = |seed, number| {

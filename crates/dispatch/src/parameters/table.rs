@@ -261,6 +261,11 @@ parameters! {
         replica set, on both sides, take what they leave of it: at most an eighth, and a sixteenth in any \
         case. What is read, the journal and the entries of an index being built are not held to it: those \
         entries come to the disk by flush and compaction.";
+    EngineDefaults "storage.rocksdb.engineDefaults" off(), "",
+        start("engineDefaults" "storage.rocksdb.engineDefaults"),
+        "For comparisons only: the engine keeps the memtables, triggers, threads and rates that it comes \
+        with, commits are not paced, and the engine slows and stops them itself, for seconds where the disk \
+        is slow. `heddle bench article s4` shows it.";
     LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "",
         start("" "systemLog.destination"),
         "`file` asks for systemLog.path; empty leaves the choice to systemLog.path.";

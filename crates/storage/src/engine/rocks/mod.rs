@@ -80,13 +80,15 @@ struct Database {
     counts_tickers: bool,
     cache: Cache,
     cache_bytes: AtomicU64,
-    limiter: RateLimiter,
+    /// `None`: [`StorageOptions::engine_defaults`].
+    limiter: Option<RateLimiter>,
     seals: seal::Seals,
     /// Told of reads that may go to the disk, once there is one.
     latency: OnceLock<Arc<ForegroundLatency>>,
     /// As the store was opened with.
     storage_options: StorageOptions,
-    /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state.
+    /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state, unless it is to
+    /// do as it comes.
     write_options: WriteOptions,
     /// Set by a write that found the disk full, cleared by the next one that succeeds. In between the log
     /// accepts nothing and must not be synced; recovery writes the memtables to tables and starts a new log.
@@ -234,7 +236,8 @@ impl RocksEngine {
         let cache =
             Cache::new_hyper_clock_cache(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX), 0);
         let mut database_options = options::database_options(options, create);
-        let limiter = RateLimiter::install(&mut database_options, options.io_budget_bytes_per_second);
+        let limiter = (!options.engine_defaults)
+            .then(|| RateLimiter::install(&mut database_options, options.io_budget_bytes_per_second));
         raw::checksum_tables(&mut database_options);
         let events = raw::Events::listen(&mut database_options);
         if spare_disk {
@@ -244,7 +247,7 @@ impl RocksEngine {
         let rocks = DB::open_cf_descriptors(&database_options, path, families)?;
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
-        write_options.set_no_slowdown(true);
+        write_options.set_no_slowdown(!options.engine_defaults);
         let database = Arc::new(Database {
             rocks,
             warming: Warming::default(),
@@ -405,7 +408,9 @@ impl Engine for RocksEngine {
     }
 
     fn set_io_rate(&self, bytes_per_second: u64) {
-        self.database.limiter.set(bytes_per_second);
+        if let Some(limiter) = &self.database.limiter {
+            limiter.set(bytes_per_second);
+        }
     }
 
     fn set_background_jobs(&self, jobs: u32) -> Result<(), StorageError> {
@@ -478,6 +483,38 @@ mod tests {
         engine.defer_compaction(true).unwrap();
         flush_often(&engine, 14);
         assert!(comes_to(&engine, |files| files < 12), "what is too much is compacted all the same");
+    }
+
+    #[test]
+    fn options_are_ours_or_for_comparisons_as_the_engine_comes() {
+        let written = |engine_defaults: bool| {
+            let directory = tempfile::tempdir().unwrap();
+            let options = StorageOptions { engine_defaults, ..StorageOptions::default() };
+            drop(RocksEngine::open(directory.path(), &options, true, false).unwrap());
+            let files = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+            let named = |path: &std::path::PathBuf| path.to_string_lossy().contains("OPTIONS-");
+            std::fs::read_to_string(files.filter(named).max().expect("options")).unwrap()
+        };
+        let (ours, theirs) = (written(false), written(true));
+        for setting in [
+            "max_background_jobs=2",
+            "bytes_per_sync=0",
+            "rate_limiter=nullptr",
+            "max_write_buffer_number=2",
+            "level0_slowdown_writes_trigger=20",
+            "level0_stop_writes_trigger=36",
+        ] {
+            assert!(theirs.contains(&format!(" {setting}\n")), "{setting} is missing in\n{theirs}");
+        }
+        for setting in ["max_write_buffer_number=8", "level0_slowdown_writes_trigger=48"] {
+            assert!(ours.contains(&format!(" {setting}\n")), "{setting} is missing in\n{ours}");
+        }
+        let bottom = ours.lines().find(|line| line.contains("bottommost_compression_opts="));
+        for setting in
+            ["max_dict_bytes=16384", "zstd_max_train_bytes=1638400", "max_dict_buffer_bytes=4194304"]
+        {
+            assert!(bottom.is_some_and(|line| line.contains(setting)), "{setting} is missing in {bottom:?}");
+        }
     }
 
     #[test]

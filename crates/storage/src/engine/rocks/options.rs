@@ -5,6 +5,7 @@ use rocksdb::{
     DBCompressionType, DBRecoveryMode, LogLevel, Options, statistics::StatsLevel,
 };
 
+use super::raw;
 use crate::keyspace::Keyspace;
 use crate::options::StorageOptions;
 
@@ -31,6 +32,14 @@ const DELETION_TRIGGER: usize = 3584;
 const DELETION_SHARE: f64 = 0.75;
 /// Bounds the room a compaction takes on a small disk.
 const TABLES_PER_SMALL_COMPACTION: u64 = 8;
+/// The dictionary of a table at the bottom, and how many times as much zstd makes it of. Blocks wait for it
+/// in memory, these bytes of each table that is written.
+const DICTIONARY_BYTES: i32 = 16 << 10;
+const DICTIONARY_SAMPLES: i32 = 100;
+const DICTIONARY_BUFFER_BYTES: u64 = 4 * MIB as u64;
+/// RocksDB's own defaults, which its interface wants to be told.
+const ZSTD_WINDOW_BITS: i32 = -14;
+const ZSTD_USUAL_LEVEL: i32 = 32_767;
 const INFO_LOG_BYTES: usize = 8 * MIB;
 const INFO_LOG_FILES: usize = 4;
 /// Files are handed to the disk in pieces of this size, so that a sync never finds a mountain.
@@ -52,13 +61,18 @@ pub(super) fn database_options(options: &StorageOptions, create: bool) -> Option
     database.set_track_and_verify_wals_in_manifest(true);
     database.set_max_total_wal_size(journal_limit(options.journal_bytes_max));
     database.set_max_open_files(options.open_files_max);
-    let jobs = i32::try_from(options.background_jobs_or_default()).unwrap_or(i32::MAX);
-    database.set_max_background_jobs(jobs);
+    let jobs = match options.engine_defaults {
+        true => as_it_comes::BACKGROUND_JOBS,
+        false => options.background_jobs_or_default(),
+    };
+    database.set_max_background_jobs(i32::try_from(jobs).unwrap_or(i32::MAX));
     // One leader writes at a time: machinery for concurrent writers would only cost.
     database.set_allow_concurrent_memtable_write(false);
     database.set_enable_write_thread_adaptive_yield(false);
     database.set_avoid_unnecessary_blocking_io(true);
-    database.set_bytes_per_sync(BYTES_PER_SYNC);
+    if !options.engine_defaults {
+        database.set_bytes_per_sync(BYTES_PER_SYNC);
+    }
     database.set_compaction_readahead_size(
         usize::try_from(options.compaction_readahead_bytes).unwrap_or(2 * MIB),
     );
@@ -112,6 +126,13 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     // Young data is read and rewritten often: cheap compression. Most data lies at the bottom: dense.
     family.set_compression_type(DBCompressionType::Lz4);
     family.set_bottommost_compression_type(DBCompressionType::Zstd);
+    // A block is too small to hold the names of fields that its neighbours have, too: a dictionary does.
+    family.set_bottommost_compression_options(ZSTD_WINDOW_BITS, ZSTD_USUAL_LEVEL, 0, DICTIONARY_BYTES, true);
+    family.set_bottommost_zstd_max_train_bytes(DICTIONARY_SAMPLES * DICTIONARY_BYTES, true);
+    raw::bound_dictionary_buffer(&mut family, DICTIONARY_BUFFER_BYTES);
+    if options.engine_defaults {
+        as_it_comes::set(&mut family);
+    }
     family
 }
 
@@ -128,6 +149,24 @@ pub(super) fn memtable_bytes(keyspace: Keyspace, options: &StorageOptions) -> us
 /// What RocksDB bounds its log to, where the governor keeps it to `journal_bytes_max`.
 pub(super) fn journal_limit(journal_bytes_max: u64) -> u64 {
     JOURNAL_HEADROOM * journal_bytes_max
+}
+
+/// What RocksDB has when nobody tells it anything, for [`StorageOptions::engine_defaults`].
+mod as_it_comes {
+    use super::{GIB, MIB, Options};
+
+    pub(super) const BACKGROUND_JOBS: u32 = 2;
+
+    pub(super) fn set(family: &mut Options) {
+        family.set_write_buffer_size(64 * MIB);
+        family.set_max_write_buffer_number(2);
+        family.set_level_zero_slowdown_writes_trigger(20);
+        family.set_level_zero_stop_writes_trigger(36);
+        family.set_soft_pending_compaction_bytes_limit(64 * GIB);
+        family.set_hard_pending_compaction_bytes_limit(256 * GIB);
+        family.set_target_file_size_base(64 * MIB as u64);
+        family.set_max_bytes_for_level_base(256 * MIB as u64);
+    }
 }
 
 fn table_options(cache: &Cache) -> BlockBasedOptions {

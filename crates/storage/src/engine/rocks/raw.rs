@@ -116,6 +116,18 @@ pub(super) fn checksum_tables(options: &mut Options) {
     }
 }
 
+/// Bounds the blocks that wait in memory until a table's dictionary is made of them.
+pub(super) fn bound_dictionary_buffer(options: &mut Options, bytes: u64) {
+    // SAFETY: the options are borrowed.
+    unsafe {
+        ffi::rocksdb_options_set_bottommost_compression_options_max_dict_buffer_bytes(
+            options.as_raw_ptr(),
+            bytes,
+            1,
+        );
+    }
+}
+
 /// Reads every block of every table; what RocksDB says of the first that is damaged.
 pub(super) fn verify_checksums(rocks: &DB) -> Result<(), String> {
     let mut error = std::ptr::null_mut();

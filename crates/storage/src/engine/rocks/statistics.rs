@@ -6,6 +6,7 @@ use rocksdb::properties as property;
 use rocksdb::statistics::Ticker;
 
 use super::Database;
+use super::limiter::RateLimiter;
 use super::options;
 use crate::engine::{EngineStatistics, MemtableState, Memtables, Pressure};
 use crate::keyspace::Keyspace;
@@ -98,7 +99,7 @@ impl Database {
             seals_on_loops: self.events.seals_on_loops(),
             seal_us_max: self.seals.us_max(),
             turned_back: self.seals.turned_back(),
-            io_rate: self.limiter.bytes_per_second(),
+            io_rate: self.limiter.as_ref().map_or(0, RateLimiter::bytes_per_second),
         }
     }
 }
