@@ -1,9 +1,10 @@
 """Data larger than memory: python measure_cold_reads.py [--documents 2500000] [--limit-mb 1024] [--rounds 2] [BINARY …]
 
-A server in a memory control group (process and page cache together) is loaded once and measured right after; its store is kept below
---directory if that is given. Then, in each round: random reads of its table files around the page cache, 1, 16 and 64 at a time; uniform
-finds by _id with each thread model and each binary in turn; uniform updates. Before each, the caches of the machine are dropped (root) and
-the server is started anew, for updates on a copy. Told are medians over the rounds, ratios within them, and what a find read.
+A server in a memory control group (process and page cache together) is loaded once and measured right after; its store is kept
+below --directory if that is given, for later calls. Then, in each round: random reads of its table files around the page cache, 1,
+16 and 64 at a time; uniform finds by _id with each thread model and each binary in turn; uniform updates. Before each, the caches
+of the machine are dropped (root), and the server is started anew on a copy. Told are medians over the rounds, ratios within them,
+and what a find or an update read.
 """
 
 import argparse
@@ -108,8 +109,8 @@ class Comparison:
         slowest = min(second["rate"] for second in repetition["seconds"])
         self.tell(name, total["rate"], total["latency"]["p50Ms"], total["latency"]["p99Ms"])
         print(
-            f"    slowest second {slowest:,.0f}; each: {spent['preads'] / done:.2f} reads of files, {spent['bytes'] / done / 1024:.1f} KiB from"
-            f" the disk, {spent['missed'] / done:.2f} blocks missed in the cache",
+            f"    slowest second {slowest:,.0f}; each: {spent['preads'] / done:.2f} reads of files,"
+            f" {spent['bytes'] / done / 1024:.1f} KiB from the disk, {spent['missed'] / done:.2f} blocks missed in the cache",
             flush=True,
         )
 
@@ -126,7 +127,7 @@ class Comparison:
         print("medians over the rounds")
         for name, rates in self.rates.items():
             print(f"{name:34} {statistics.median(rates):9,.0f}/s")
-        for binary in self.given.binaries:
+        for binary in self.given.binaries if self.given.rounds else ():
             of = self.named(binary)
             for base in ("find synchronous" + of, f"disk, {DEPTHS[1]} at a time", f"disk, {DEPTHS[2]} at a time"):
                 ratios = [rate / other for rate, other in zip(self.rates["find auto" + of], self.rates[base])]
@@ -151,7 +152,11 @@ def counted(server):
 def copy_store(store, copy):
     """Table files never change: they are linked; everything else is copied."""
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(store, copy, copy_function=lambda source, target: (os.link if source.endswith(".sst") else shutil.copy2)(source, target))
+    shutil.copytree(store, copy, copy_function=lambda source, target: (os.link if is_table(source) else shutil.copy2)(source, target))
+
+
+def is_table(file):
+    return file.endswith(".sst")
 
 
 def drop_caches():
