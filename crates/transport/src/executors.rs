@@ -5,7 +5,7 @@ use crate::busy_poll::BusyPoll;
 use crate::coroutine::Coroutine;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::niceness;
-use crate::pool::{self, Pool, Pools};
+use crate::pool::{self, Pool, Pools, TaskLength};
 use crate::reactor::Reactor;
 use crate::registry::{RegisteredSession, Shared};
 use crate::statistics::{ExecutorStatistics, Figure};
@@ -97,7 +97,8 @@ impl Executors {
     pub(crate) fn start(shared: Arc<Shared>, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
         let options = &shared.options;
         let pools = Pools::start(options.pool, options.processors)?;
-        let lane_pool = Pool::start("lanepool", options.lane_pool, options.processors, pool::NICENESS)?;
+        let (lane, cores) = (options.lane_pool, options.processors);
+        let lane_pool = Pool::start("lanepool", lane, cores, pool::NICENESS, TaskLength::Any)?;
         let lane_pools = Arc::new(Pools { brief: Arc::clone(&lane_pool), long: lane_pool });
         let lane = RunningLoop::start(
             "lane".to_owned(),

@@ -18,6 +18,7 @@ mod tests;
 
 pub use offer::let_others_run;
 pub use queue::PoolOptions;
+pub(crate) use queue::TaskLength;
 
 use crate::event_loop::LoopHooks;
 use crate::idle::{IdleWatch, give_back};
@@ -66,8 +67,8 @@ impl Pools {
     /// # Errors
     /// The kernel has no thread left.
     pub(crate) fn start(options: PoolOptions, cores: usize) -> io::Result<Arc<Self>> {
-        let brief = Pool::start("pool", options, cores, 0)?;
-        let long = Pool::start("longpool", options, cores, NICENESS)?;
+        let brief = Pool::start("pool", options, cores, 0, TaskLength::Short)?;
+        let long = Pool::start("longpool", options, cores, NICENESS, TaskLength::Any)?;
         Ok(Arc::new(Self { brief, long }))
     }
 
@@ -133,11 +134,12 @@ impl Pool {
         options: PoolOptions,
         cores: usize,
         niceness: i32,
+        length: TaskLength,
     ) -> io::Result<Arc<Self>> {
         let cores = cores.max(1);
         let core = Arc::new(Core {
             name,
-            queue: PoolQueue::new(options, cores),
+            queue: PoolQueue::new(options, cores, length),
             census: Census::default(),
             cores,
             niceness,

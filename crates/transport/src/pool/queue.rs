@@ -4,7 +4,8 @@
 //!   push ──▶ tasks (first in, first out) ──▶ next: a thread of the pool
 //!     │ a thread is idle: call the one that ran last
 //!     │ none is: call the controller ──▶ watch: fewer threads than cores, or too many blocked? start one
-//!                                           more than cores compute? the next that finishes its task ends
+//!                                           more than cores compute, and for long? the next that finishes
+//!                                           its task ends
 //! ```
 //! Invariants: a task that lies in the queue is seen by a thread that has been called for it, by a thread
 //! that runs (it looks before it sleeps), or by the controller. A push calls at most one sleeper. Everything
@@ -50,6 +51,15 @@ impl PoolOptions {
         let max_threads = self.max_threads.max(1);
         Self { min_threads: self.min_threads.min(max_threads), max_threads, ..self }
     }
+}
+
+/// What the tasks of a pool are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskLength {
+    /// They wait for the disk and compute for moments in between: who is seen computing is about to wait.
+    Short,
+    /// Some compute for long: more of them at a time than there are cores only take turns.
+    Any,
 }
 
 /// Why a thread was started.
@@ -114,6 +124,7 @@ pub(crate) struct PoolQueue<T> {
     /// Signalled when the last thread and the controller have ended.
     ended: Condvar,
     cores: usize,
+    length: TaskLength,
 }
 
 struct PoolState<T> {
@@ -147,7 +158,7 @@ pub(crate) enum Decision {
 }
 
 impl<T> PoolQueue<T> {
-    pub(crate) fn new(options: PoolOptions, cores: usize) -> Self {
+    pub(crate) fn new(options: PoolOptions, cores: usize, length: TaskLength) -> Self {
         let state = PoolState {
             tasks: VecDeque::new(),
             idle: Vec::new(),
@@ -167,6 +178,7 @@ impl<T> PoolQueue<T> {
             controller: Condvar::new(),
             ended: Condvar::new(),
             cores: cores.max(1),
+            length,
         }
     }
 
@@ -184,9 +196,7 @@ impl<T> PoolQueue<T> {
             sleeper.called.store(true, Ordering::Relaxed);
             drop(state);
             sleeper.condition.notify_one();
-        } else if state.controller_asleep
-            && (state.threads < state.options.max_threads || state.threads > self.cores)
-        {
+        } else if state.controller_asleep && state.may_change(self.cores, self.length) {
             state.controller_asleep = false;
             drop(state);
             self.controller.notify_one();
@@ -247,7 +257,7 @@ impl<T> PoolQueue<T> {
     pub(crate) fn watch(&self, clock: &impl Fn() -> Instant, unblocked: &impl Fn() -> Option<usize>) -> bool {
         let mut state = self.state.lock();
         loop {
-            match state.decide(clock(), self.cores) {
+            match state.decide(clock(), self.cores, self.length) {
                 Decision::Start(reason) => {
                     state.count_start(reason);
                     return true;
@@ -279,13 +289,13 @@ impl<T> PoolQueue<T> {
 
     /// Whether a thread is to be started now that it is known who runs.
     pub(crate) fn after_asking(&self, unblocked: Option<usize>, now: Instant) -> bool {
-        self.state.lock().after_asking(unblocked, now, self.cores)
+        self.state.lock().after_asking(unblocked, now, self.cores, self.length)
     }
 
     /// What the controller would do.
     #[cfg(test)]
     pub(crate) fn decision(&self, now: Instant) -> Decision {
-        self.state.lock().decide(now, self.cores)
+        self.state.lock().decide(now, self.cores, self.length)
     }
 
     /// The thread that [`PoolQueue::watch`] asked for could not be started.
@@ -396,7 +406,13 @@ impl<T> PoolState<T> {
         self.stopping && self.controller_ended && self.threads == 0
     }
 
-    fn decide(&self, now: Instant, cores: usize) -> Decision {
+    /// Whether a thread could be started, or one be found to be too many.
+    fn may_change(&self, cores: usize, length: TaskLength) -> bool {
+        let sheds = length == TaskLength::Any && self.threads > cores;
+        self.threads < self.options.max_threads || sheds
+    }
+
+    fn decide(&self, now: Instant, cores: usize, length: TaskLength) -> Decision {
         let until = |instant: Option<Instant>| {
             instant.and_then(|instant| instant.checked_duration_since(now)).filter(|left| !left.is_zero())
         };
@@ -407,8 +423,7 @@ impl<T> PoolState<T> {
         }
         let below_minimum = self.threads < self.options.min_threads;
         let wanted = below_minimum || (!self.tasks.is_empty() && self.idle.is_empty());
-        let full = self.threads >= self.options.max_threads;
-        if !wanted || (full && self.threads <= cores) {
+        if !wanted || !self.may_change(cores, length) {
             return Decision::Sleep(None);
         }
         if let Some(left) = until(self.start_after) {
@@ -428,15 +443,22 @@ impl<T> PoolState<T> {
     }
 
     /// Whether a thread is to be started now that it is known who runs.
-    fn after_asking(&mut self, unblocked: Option<usize>, now: Instant, cores: usize) -> bool {
+    fn after_asking(
+        &mut self,
+        unblocked: Option<usize>,
+        now: Instant,
+        cores: usize,
+        length: TaskLength,
+    ) -> bool {
         let blocked = match unblocked {
             Some(unblocked) => unblocked < cores,
             None => self.last_taken.is_none_or(|taken| now.saturating_duration_since(taken) >= STANDSTILL),
         };
         // Much may have happened while the lock was free.
-        let asks = matches!(self.decide(now, cores), Decision::AskWhoRuns);
+        let asks = matches!(self.decide(now, cores, length), Decision::AskWhoRuns);
         let starts = asks && blocked && self.threads < self.options.max_threads;
-        self.surplus = asks && unblocked.is_some_and(|unblocked| unblocked > cores);
+        let computing = unblocked.is_some_and(|unblocked| unblocked > cores);
+        self.surplus = asks && computing && length == TaskLength::Any;
         if starts {
             self.count_start(Reason::Blocked);
         }

@@ -22,7 +22,12 @@ struct Ruled {
 
 impl Ruled {
     fn new(min_threads: usize, max_threads: usize) -> Self {
-        Self { queue: PoolQueue::new(options(min_threads, max_threads), 2), start: Instant::now() }
+        Self::with(TaskLength::Any, min_threads, max_threads)
+    }
+
+    fn with(length: TaskLength, min_threads: usize, max_threads: usize) -> Self {
+        let queue = PoolQueue::new(options(min_threads, max_threads), 2, length);
+        Self { queue, start: Instant::now() }
     }
 
     fn at(&self, micros: u64) -> Instant {
@@ -122,6 +127,25 @@ fn threads_beyond_the_cores_end_once_they_compute() {
 }
 
 #[test]
+fn threads_for_what_is_short_stay_when_they_are_seen_computing() {
+    let ruled = Ruled::with(TaskLength::Short, 0, 4);
+    let mut workers = [ruled.starts(0, None), ruled.starts(0, None)];
+    for task in 0..100 {
+        ruled.push(task, 0);
+    }
+    for worker in &mut workers {
+        ruled.next(worker, 0);
+    }
+    let mut third = ruled.starts(1_000, Some(1));
+    assert!(ruled.next(&mut third, 1_000).is_some());
+    assert!(!ruled.queue.after_asking(Some(3), ruled.at(10_000)), "enough compute");
+    assert!(ruled.next(&mut third, 10_000).is_some(), "three compute for a moment");
+    let mut fourth = ruled.starts(20_000, Some(1));
+    assert!(ruled.next(&mut fourth, 20_000).is_some());
+    ruled.decides(50_000, Decision::Sleep(None));
+}
+
+#[test]
 fn computing_threads_are_not_joined_by_others() {
     let ruled = Ruled::new(2, 16);
     let mut workers = [ruled.starts(0, None), ruled.starts(0, None)];
@@ -197,7 +221,7 @@ fn spawn(pool: &Arc<Pool>, future: impl Future<Output = ()> + Send + 'static) {
 }
 
 fn start(options: PoolOptions) -> Arc<Pool> {
-    Pool::start("testpool", options, 2, 0).expect("the system has threads left")
+    Pool::start("testpool", options, 2, 0, TaskLength::Any).expect("the system has threads left")
 }
 
 fn receive<T>(receiver: &Receiver<T>) -> T {
@@ -399,7 +423,8 @@ fn threads_of_the_pool_offer_the_processor_now_and_then() {
         Some(offer::last() > Some(since))
     };
     let offered = move || [OFFER_EVERY - Duration::from_nanos(1), OFFER_EVERY].map(offers_after);
-    let pool = Pool::start("testpool", options(1, 1), 2, 0).expect("the system has threads left");
+    let pool =
+        Pool::start("testpool", options(1, 1), 2, 0, TaskLength::Any).expect("the system has threads left");
     let (sender, done) = mpsc::channel();
     spawn(&pool, async move { sender.send(offered()).expect("the test waits") });
     assert_eq!(receive(&done), [Some(false), Some(true)]);

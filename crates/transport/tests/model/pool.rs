@@ -3,7 +3,7 @@
 
 use crate::check;
 use crate::placement::Placement;
-use crate::queue::{PoolOptions, PoolQueue, Stopped, Worker};
+use crate::queue::{PoolOptions, PoolQueue, Stopped, TaskLength, Worker};
 use crate::sync::Mutex;
 use crate::task::Task;
 use shuttle::rand::Rng;
@@ -21,7 +21,8 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(name: Placement, options: PoolOptions) -> Self {
-        Self { name, queue: PoolQueue::new(options, 1) }
+        let length = if name == Placement::Brief { TaskLength::Short } else { TaskLength::Any };
+        Self { name, queue: PoolQueue::new(options, 1, length) }
     }
 
     pub(crate) fn push(&self, task: Task) {
@@ -90,7 +91,7 @@ impl Modelled {
     fn start(options: PoolOptions, cores: usize) -> (Arc<Self>, JoinHandle<()>, Receiver<usize>) {
         let (finished, receiver) = mpsc::channel();
         let pool = Arc::new(Self {
-            queue: PoolQueue::new(options, cores),
+            queue: PoolQueue::new(options, cores, TaskLength::Any),
             start: Instant::now(),
             ticks: AtomicU64::new(0),
             finished,
