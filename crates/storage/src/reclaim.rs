@@ -38,12 +38,15 @@ pub(crate) struct Reclaim {
 struct ReclaimState {
     stop: bool,
     flush: bool,
+    /// The number of threads for flush and compaction that is to be brought into effect.
+    jobs: Option<u32>,
     ranges: VecDeque<Range>,
     small: VecDeque<Range>,
 }
 
 enum ReclaimWork {
     Flush,
+    Jobs(u32),
     Range(Range),
 }
 
@@ -51,7 +54,10 @@ impl ReclaimState {
     fn take(&mut self) -> Option<ReclaimWork> {
         match std::mem::take(&mut self.flush) {
             true => Some(ReclaimWork::Flush),
-            false => self.ranges.pop_front().map(ReclaimWork::Range),
+            false => {
+                let jobs = self.jobs.take().map(ReclaimWork::Jobs);
+                jobs.or_else(|| self.ranges.pop_front().map(ReclaimWork::Range))
+            }
         }
     }
 }
@@ -64,6 +70,12 @@ impl Reclaim {
 
     pub(crate) fn request_flush(&self) {
         self.state.lock().flush = true;
+        self.work.notify_all();
+    }
+
+    /// The engine notes it in a file, for which the governor is not to wait.
+    pub(crate) fn request_jobs(&self, jobs: u32) {
+        self.state.lock().jobs = Some(jobs);
         self.work.notify_all();
     }
 
@@ -133,10 +145,11 @@ impl ReclaimWork {
     fn run(self, store: &StoreInner) {
         let done = match &self {
             ReclaimWork::Flush => store.engine.flush(),
+            ReclaimWork::Jobs(jobs) => store.engine.set_background_jobs(*jobs),
             ReclaimWork::Range((keyspace, range)) => reclaim(store, *keyspace, range),
         };
         if let Err(error) = done {
-            tracing::debug!(%error, "room is not given back now");
+            tracing::debug!(%error, "work in the background is not done now");
         }
     }
 }

@@ -148,9 +148,7 @@ impl BudgetGovernor {
         };
         if changes {
             self.jobs = Some((wanted, now));
-            if let Err(error) = store.engine.set_background_jobs(wanted) {
-                tracing::warn!(%error, wanted, "the number of background threads cannot be changed");
-            }
+            store.reclaim.request_jobs(wanted);
         }
     }
 }
