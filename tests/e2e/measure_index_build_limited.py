@@ -2,7 +2,7 @@
 
 The server is in a control group with a limit on memory, page cache included, and has data of about 1 KB a document that do not compress. Told
 are for each index the documents a second, the most memory that the process had for itself meanwhile, and the bytes of sorted
-runs on the disk; then what is left to do after a `kill -9` half way.
+runs on the disk; then what is left to do after a `kill -9` half way through the scan for all of them at once.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def after_a_kill(server, documents):
     def build():
         try:
             with pymongo.MongoClient("127.0.0.1", server.port) as client:
-                client.measured.things.create_index([("n", 1), ("text", -1)])
+                client.measured.things.create_indexes([pymongo.IndexModel(**index) for index in INDEXES.values()])
         except pymongo.errors.PyMongoError:
             pass
 

@@ -174,10 +174,10 @@ def test_a_build_goes_on_behind_what_it_has_scanned(limited):  # noqa: F811
 
 
 def test_a_build_that_ends_with_its_server_goes_on_at_the_next_start(start_server, tmp_path):
-    server = start_server(directory=tmp_path / "data")
+    server = start_server("--setParameter", "shutdownTimeoutMillisForSignaledShutdown=100", directory=tmp_path / "data")
     with server.client() as client:
         fill(client.built.things)
-        client.admin.command("setCalendar", 1, indexBuilds={"documentsPerSecond": 10_000})
+        client.admin.command("setCalendar", 1, indexBuilds={"documentsPerSecond": 5_000})
 
         def build():
             with server.client() as other:
