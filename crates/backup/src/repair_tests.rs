@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 const DOCUMENTS: i32 = 600;
 
+type NamedDamage<'d> = (&'d str, &'d dyn Fn(&Case));
+
 struct Case {
     directory: TempDir,
 }
@@ -292,7 +294,7 @@ fn damage_of_what_is_made_anew_costs_nothing() {
 
 #[test]
 fn tables_and_journals_are_enough_without_a_manifest() {
-    let damages: [(&str, &dyn Fn(&Case)); 4] = [
+    let damages: [NamedDamage<'_>; 4] = [
         ("missing", &|case| std::fs::remove_file(&case.files("MANIFEST")[0]).unwrap()),
         ("flipped", &|case| flip(&case.files("MANIFEST")[0], 20)),
         ("cut", &|case| change(&case.files("MANIFEST")[0], |bytes| bytes.truncate(150))),

@@ -58,7 +58,7 @@ pub enum OpenError {
         detail: String,
     },
     /// Files are damaged or missing.
-    #[error("data directory {path} is damaged: {detail}: restore it from a backup")]
+    #[error("data directory {path} is damaged: {detail}: restore it from a backup, or see heddle repair")]
     Corrupt {
         /// The directory.
         path: PathBuf,
