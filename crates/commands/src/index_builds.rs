@@ -58,7 +58,10 @@ impl ResumeSwitch {
 
 /// The build that goes on in the background now, for `currentOp`.
 #[derive(Debug, Default)]
-pub(crate) struct ResumedBuild(Mutex<Option<(Arc<Collection>, Arc<BuildProgress>, Instant)>>);
+pub(crate) struct ResumedBuild(Mutex<Option<BuildUnderWay>>);
+
+/// What is built, how far it is, and since when.
+type BuildUnderWay = (Arc<Collection>, Arc<BuildProgress>, Instant);
 
 impl Default for BuildResumer {
     fn default() -> Self {
