@@ -60,7 +60,7 @@ pub struct BuildProgress {
     directory: Option<PathBuf>,
     /// What a process before this one has written down, until the build goes on.
     left: Mutex<Option<SavedStage>>,
-    /// Documents whose entries that process had in runs on the disk; the greatest number where there was none.
+    /// Documents whose entries that process had in runs on the disk; `u64::MAX` where there was none.
     resumed_at: AtomicU64,
     /// Somebody works on it, or has.
     claimed: AtomicBool,
