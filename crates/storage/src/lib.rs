@@ -79,6 +79,7 @@ mod reclaim;
 mod row_cache;
 mod seal;
 mod space;
+mod start;
 mod statistics;
 mod store;
 mod sync;

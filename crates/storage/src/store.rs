@@ -12,7 +12,6 @@ use crate::background::{self, Signal, StoreTasks};
 use crate::budget::IoBudget;
 use crate::budget::govern::RecoveryFigures;
 use crate::budget::latency::ForegroundLatency;
-use crate::check::FileDefect;
 use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
@@ -32,6 +31,7 @@ use crate::pipeline::{CommitFuture, JournaledFuture, Receipt, turn};
 use crate::reclaim::Reclaim;
 use crate::row_cache::{CachedReader, RowCache};
 use crate::space::{DataDisk, Disk, Space, SpaceState};
+use crate::start;
 use crate::statistics::{CommitCounts, StorageStatistics};
 use crate::unit::{Growth, WriteUnit};
 use crate::view::ReadView;
@@ -132,7 +132,7 @@ impl Store {
         let options = options.fitted_to(disk.room().map_err(unreadable)?.total);
         let space = Space::of(Arc::new(disk), &options).map_err(unreadable)?;
         space.before_open().map_err(unreadable)?;
-        look_before_start(&directory)?;
+        start::look(&directory)?;
         let open = || {
             let spare_disk = space.state() != SpaceState::Normal;
             RocksEngine::open(&directory.engine_path(), &options, directory.is_new(), spare_disk)
@@ -553,37 +553,6 @@ impl Store {
         }
         self.inner.stop_threads();
         self.inner.finish_close()
-    }
-}
-
-/// Tells of damage that does not keep the store from being opened: of what is replayed no further, and of
-/// what nobody needs. Refuses to open it where something is lost and the engine does not see it.
-fn look_before_start(directory: &DataDirectory) -> Result<(), OpenError> {
-    let engine = directory.engine_path();
-    if directory.is_new() {
-        return Ok(());
-    }
-    let mut found = Vec::new();
-    let looked = rocks::text_files::check(&engine, &mut found)
-        .and_then(|()| rocks::examine::before_start(&engine, directory.path()));
-    let facts = looked.unwrap_or_else(|error| {
-        tracing::warn!(%error, path = %engine.display(), "files could not be checked before the start");
-        rocks::examine::StartFacts::default()
-    });
-    found.extend(facts.journals);
-    for FileDefect { file, defect, is_harmless, .. } in &found {
-        match is_harmless {
-            true => tracing::info!(file, defect, "the journal ends with a write that was not completed"),
-            false => {
-                tracing::error!(file, defect, "a file is damaged: what cannot be read of it is left out")
-            }
-        }
-    }
-    match facts.forbids {
-        Some(FileDefect { file, defect, .. }) => {
-            Err(OpenError::Corrupt { path: directory.path().to_owned(), detail: format!("{file}: {defect}") })
-        }
-        None => Ok(()),
     }
 }
 
