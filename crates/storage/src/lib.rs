@@ -68,6 +68,7 @@ mod gate;
 mod keyspace;
 mod latch;
 mod layered;
+mod memory;
 mod options;
 mod pace;
 mod pipeline;
@@ -93,8 +94,8 @@ pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{
-    Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes,
-    TableRows,
+    Engine, EngineCursor, EngineFailure, EngineMemory, EngineReader, EngineStatistics, FinishedTable,
+    Pressure, RangeBytes, TableRows,
 };
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::queue::{GateBudget, SMALL_UNIT_BYTES};
@@ -103,6 +104,7 @@ pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, Read
 pub use latch::held::HeldLatches;
 pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
 pub use latch::table::{LatchGuard, LatchGuards, LatchTable, Queueing};
+pub use memory::StoreMemory;
 pub use options::StorageOptions;
 pub use pipeline::group::QueuePlace;
 pub use pipeline::proposals::{HeldProposals, ProposalWindow, Proposals, ProposedGroup};

@@ -75,7 +75,7 @@ pub(crate) struct StoreInner {
     /// The same for reads before writes.
     latest_for_writes: ReadView,
     /// Before the engine in `latest` and in views in time; `None` when it is switched off.
-    rows: Option<Arc<RowCache>>,
+    pub(crate) rows: Option<Arc<RowCache>>,
     pub(crate) published: PublishedView,
     pub(crate) recent_writes: Arc<RecentWrites>,
     directory: Option<DataDirectory>,

@@ -222,7 +222,7 @@ struct Applied(AtomicU64);
 /// The table of all rows.
 pub(crate) struct RowTable {
     buckets: Box<[LockedBucket]>,
-    budget: u64,
+    budget: AtomicU64,
     bytes: AtomicU64,
     /// The bucket that the next sweep begins with.
     hand: AtomicU64,
@@ -238,7 +238,7 @@ impl RowTable {
         let buckets = (budget / BYTES_PER_BUCKET).max(1);
         RowTable {
             buckets: (0..buckets).map(|_| LockedBucket(Mutex::new(Bucket::new(sequence)))).collect(),
-            budget,
+            budget: AtomicU64::new(budget),
             bytes: AtomicU64::new(0),
             hand: AtomicU64::new(0),
             removals: Removals::new(),
@@ -253,7 +253,22 @@ impl RowTable {
 
     /// Bytes that rows take, and how many they may.
     pub(crate) fn usage(&self) -> (u64, u64) {
-        (self.bytes.load(Ordering::Relaxed), self.budget)
+        (self.bytes.load(Ordering::Relaxed), self.budget())
+    }
+
+    fn budget(&self) -> u64 {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    /// Changes what rows may take, and pushes out at once what is too much. Buckets stay as many as they are:
+    /// with a larger budget each has more rows.
+    pub(crate) fn set_budget(&self, bytes: u64) {
+        /// The hand takes away first that a row was asked for, and the row when it comes by again.
+        const ROUNDS: usize = 2;
+        self.budget.store(bytes, Ordering::Relaxed);
+        for _ in 0..(ROUNDS * self.buckets.len()).div_ceil(SWEEP_MAX) {
+            self.make_room();
+        }
     }
 
     /// Finds the newest version of a key.
@@ -396,7 +411,7 @@ impl RowTable {
     }
 
     fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
-        self.bytes.load(Ordering::Relaxed) + cost(key, value) <= self.budget
+        self.bytes.load(Ordering::Relaxed) + cost(key, value) <= self.budget()
     }
 
     /// What a row costs has changed. Rows that keep their size share no cache line for it.
@@ -410,7 +425,7 @@ impl RowTable {
     /// for now.
     fn make_room(&self) {
         for _ in 0..SWEEP_MAX {
-            if self.bytes.load(Ordering::Relaxed) <= self.budget {
+            if self.bytes.load(Ordering::Relaxed) <= self.budget() {
                 return;
             }
             let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets.len() as u64;

@@ -17,13 +17,15 @@ mod warming;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteOptions, checkpoint::Checkpoint};
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteBufferManager, WriteOptions};
 
 use super::{
-    Engine, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes, TableRows,
+    Engine, EngineFailure, EngineMemory, EngineReader, EngineStatistics, FinishedTable, Pressure, RangeBytes,
+    TableRows,
 };
 use crate::error::StorageError;
 use crate::keyspace::{KeyRange, Keyspace};
@@ -46,6 +48,10 @@ const TOLD_DAMAGE_MAX: usize = 1000;
 /// From so many mutations on a unit's are written in the order of their keys: neighbours then find their
 /// places in the memtable on the same way through it, which they otherwise wait for memory on.
 const IN_KEY_ORDER_FROM: usize = 32;
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
 
 /// The mutations by key, those of one key in their order; all in their order where a range is removed.
 fn in_key_order(log: &MutationLog) -> Vec<Mutation<'_>> {
@@ -74,7 +80,8 @@ struct Database {
     events: Arc<raw::Events>,
     counts_tickers: bool,
     cache: Cache,
-    cache_bytes: u64,
+    cache_bytes: AtomicU64,
+    memtables: WriteBufferManager,
     /// As the store was opened with.
     storage_options: StorageOptions,
     /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state.
@@ -92,7 +99,7 @@ struct Database {
 impl Database {
     fn review_warming(&self) {
         let families = Keyspace::ALL.iter().map(|keyspace| self.family(*keyspace));
-        if self.warming.review(&self.rocks, families, self.cache_bytes) {
+        if self.warming.review(&self.rocks, families, self.cache_bytes.load(Ordering::Relaxed)) {
             self.note_text_files();
         }
     }
@@ -216,9 +223,10 @@ impl RocksEngine {
         create: bool,
         spare_disk: bool,
     ) -> Result<RocksEngine, RocksOpenFailure> {
-        let cache =
-            Cache::new_hyper_clock_cache(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX), 0);
+        let cache = Cache::new_hyper_clock_cache(size(options.cache_bytes), 0);
         let mut database_options = options::database_options(options, create);
+        let memtables = WriteBufferManager::new_write_buffer_manager(size(options.memtables_bytes), false);
+        database_options.set_write_buffer_manager(&memtables);
         raw::checksum_tables(&mut database_options);
         let events = raw::Events::listen(&mut database_options);
         if spare_disk {
@@ -236,7 +244,8 @@ impl RocksEngine {
             counts_tickers: options.engine_statistics,
             options: database_options,
             cache,
-            cache_bytes: options.cache_bytes,
+            cache_bytes: AtomicU64::new(options.cache_bytes),
+            memtables,
             storage_options: options.clone(),
             write_options,
             out_of_space: AtomicBool::new(false),
@@ -370,6 +379,18 @@ impl Engine for RocksEngine {
         self.database.statistics()
     }
 
+    fn memory(&self) -> EngineMemory {
+        let (cache, memtables) = (self.database.cache.get_usage(), self.database.memtables.get_usage());
+        EngineMemory { cache: cache as u64, memtables: memtables as u64 }
+    }
+
+    fn bound_memory(&self, most: EngineMemory) {
+        if self.database.cache_bytes.swap(most.cache, Ordering::Relaxed) != most.cache {
+            self.database.cache.clone().set_capacity(size(most.cache));
+        }
+        self.database.memtables.set_buffer_size(size(most.memtables));
+    }
+
     fn close(&self) {
         self.database.rocks.cancel_all_background_work(true);
     }
@@ -410,6 +431,42 @@ mod tests {
             _ => Some(b"third".to_vec()),
         };
         assert_eq!(written(unit), (0..=u8::MAX).map(expect).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn memory_is_told_and_bounded() {
+        const MIB: u64 = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
+        let write = |key: u16| {
+            let mut unit = WriteUnit::new();
+            unit.put(Keyspace::Documents, &key.to_be_bytes(), &[7; 1 << 14]);
+            engine.write(&[unit], &MutationLog::default()).unwrap();
+        };
+        (0..128).for_each(write);
+        assert!(engine.memory().memtables >= 2 * MIB, "{:?}", engine.memory());
+        assert_eq!(engine.statistics().flushes, 0);
+        // The next writes flush what is too much, though the memtable is not full.
+        engine.bound_memory(EngineMemory { cache: MIB, memtables: 2 * MIB });
+        let mut key = 128;
+        while engine.statistics().flushes == 0 {
+            write(key);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            key += 1;
+            assert!(key < 140, "nothing was flushed: {:?}", engine.memory());
+        }
+        engine.flush().unwrap();
+        for key in 0_u16..128 {
+            assert!(
+                engine
+                    .reader()
+                    .get(Keyspace::Documents, &key.to_be_bytes(), ReadTier::Any)
+                    .unwrap()
+                    .is_some()
+            );
+        }
+        assert!(engine.memory().cache <= MIB + MIB / 4, "{:?}", engine.memory());
+        assert_eq!(engine.statistics().cache_capacity_bytes, MIB);
     }
 
     #[test]

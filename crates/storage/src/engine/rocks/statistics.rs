@@ -1,5 +1,7 @@
 //! RocksDB's figures: properties of column families and tickers.
 
+use std::sync::atomic::Ordering;
+
 use rocksdb::properties as property;
 use rocksdb::statistics::Ticker;
 
@@ -43,7 +45,7 @@ impl Database {
             |ticker: Ticker| if self.counts_tickers { self.options.get_ticker_count(ticker) } else { 0 };
         EngineStatistics {
             engine: "rocksdb",
-            cache_capacity_bytes: self.cache_bytes,
+            cache_capacity_bytes: self.cache_bytes.load(Ordering::Relaxed),
             cache_usage_bytes: self.cache.get_usage() as u64,
             cache_pinned_bytes: self.cache.get_pinned_usage() as u64,
             cache_hits: ticker(Ticker::BlockCacheHit),
