@@ -1,5 +1,6 @@
 //! `heddle serve`: everything is put together, runs, and ends in order.
 
+use crate::accountant::{Accountant, AccountantThread, MemoryReport};
 use crate::descriptors::DescriptorBudget;
 use crate::figures::Figures;
 use crate::logging::{Log, LogHandle, LogTarget};
@@ -16,6 +17,7 @@ use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
 use dispatch::parameters::{Parameter, Parameters, Setting};
+use query::memory::MemoryPool;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::error::Error;
@@ -150,6 +152,7 @@ struct Running {
     store: Store,
     member: Option<RunningMember>,
     ttl: Option<TtlThread>,
+    memory: AccountantThread,
     parameters: Arc<Parameters>,
     _pid_file: Option<PidFile>,
 }
@@ -180,7 +183,11 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         Some(member) => node.member_of(member.set.clone()),
         None => node,
     };
-    let figures = Figures::default();
+    let (figures, memory_report) = (Figures::default(), MemoryReport::default());
+    let memory_pool = Arc::new(MemoryPool::unlimited());
+    let accountant =
+        Accountant::new(machine.clone(), sizes, parameters, Arc::clone(&memory_pool), store.clone());
+    memory_report.set(Arc::clone(&accountant));
     let host = Host {
         transport: Box::new(figures.clone()),
         log: Box::new(LogHandle(Arc::clone(log))),
@@ -188,6 +195,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
         machine: machine_facts(&machine),
+        memory_pool,
+        memory: Box::new(memory_report),
         allocator_bytes: allocator::committed_bytes,
         let_others_run: transport::let_others_run,
     };
@@ -218,13 +227,16 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let transport = Arc::new(transport);
     figures.set(Arc::clone(&transport));
     network::watch(parameters, &transport, resources);
+    let memory = accountant
+        .start(&server, &transport)
+        .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     let pid_file = PidFile::write(&parameters.text(Parameter::PidFilePath))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
     log.started();
     let ttl = start_ttl(&server, member.as_ref()).map_err(StartFailure::with(EXIT_START))?;
     let parameters = Arc::clone(parameters);
-    Ok(Running { server, transport, store, member, ttl, parameters, _pid_file: pid_file })
+    Ok(Running { server, transport, store, member, ttl, memory, parameters, _pid_file: pid_file })
 }
 
 /// Lets documents expire, where that is this server's to decide.
@@ -405,6 +417,7 @@ impl Running {
         }
         let report = self.transport.shutdown(grace + AFTER_INTERRUPT);
         self.server.timers.stop();
+        self.memory.stop();
         if let Some(ttl) = &self.ttl {
             ttl.wait(AFTER_INTERRUPT);
         }
