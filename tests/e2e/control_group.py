@@ -1,4 +1,4 @@
-"""A control group with a limit on memory, for servers that are to have less than the machine has."""
+"""Control groups with a limit on memory, in both versions."""
 
 import os
 import pathlib
@@ -39,3 +39,13 @@ class Group:
 
     def remove(self):
         self.directory.rmdir()
+
+    @property
+    def kills(self):
+        """How often the kernel has ended a process of it for want of memory."""
+        for name in ("memory.events", "memory.oom_control"):
+            file = self.directory / name
+            if file.exists():
+                counts = dict(line.split() for line in file.read_text().splitlines())
+                return int(counts.get("oom_kill", 0))
+        return 0

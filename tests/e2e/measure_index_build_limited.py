@@ -19,7 +19,7 @@ import time
 import pymongo
 
 import server_process
-from test_control_groups import Group
+from control_group import Group
 
 INDEXES = {
     "int": dict(keys="n"),

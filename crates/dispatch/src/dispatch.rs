@@ -133,6 +133,10 @@ fn prepare<'a, N: Node>(
         server.counters.refused_under_overload.add(1);
         return Err(overloaded(backoff));
     }
+    if server.host.memory_pool.refuses() && command.is_refused_under_overload(request.body) {
+        server.host.memory_pool.count_refused();
+        return Err(memory_used_up());
+    }
     let mut fields = Fields::new(command.name, first.value());
     let mut generic = GenericArguments::default();
     for element in request.body.iter().skip(1) {
@@ -217,6 +221,13 @@ fn overloaded(backoff: Duration) -> CommandError {
         .with_label("SystemOverloadedError")
         .with_label("RetryableError")
         .with_extra(doc! { "baseBackoffMS": milliseconds })
+}
+
+/// The refusal of what would need memory that the process does not have.
+fn memory_used_up() -> CommandError {
+    let message =
+        "the server has used up its memory (memoryLimitMB): the request was not run, try again later";
+    CommandError::new(query::error::code::EXCEEDED_MEMORY_LIMIT, message)
 }
 
 fn unknown_command(request: &CommandRequest<'_>, name: &str) -> CommandError {

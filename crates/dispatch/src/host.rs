@@ -1,6 +1,8 @@
 //! What the server needs of its surroundings: `heddle` implements these, tests use [`Detached`].
 
 use document::Document;
+use query::memory::MemoryPool;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -87,6 +89,12 @@ pub trait ProcessControl: Send + Sync + std::fmt::Debug {
     fn shut_down(&self, timeout_secs: u64);
 }
 
+/// Who holds how much of the process's memory, for `serverStatus`.
+pub trait MemoryFigures: Send + Sync + std::fmt::Debug {
+    /// The section `heddle.memory`; empty where nobody keeps account.
+    fn memory(&self) -> Document;
+}
+
 /// The machine's size, for `hostInfo`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MachineFacts {
@@ -115,6 +123,11 @@ pub struct Host {
     pub parsed_options: Document,
     /// The machine's size and what the process may use of it.
     pub machine: MachineFacts,
+    /// What sorts, groups and joins of all operations may hold together, and whether requests are refused for
+    /// want of memory.
+    pub memory_pool: Arc<MemoryPool>,
+    /// Who holds how much.
+    pub memory: Box<dyn MemoryFigures>,
     /// How many bytes the allocator has from the system.
     pub allocator_bytes: fn() -> u64,
     /// Called now and then in long computations, with the time: threads with more urgent work get the
@@ -142,6 +155,12 @@ impl TransportFigures for Detached {
     }
     fn rotate_certificates(&self) -> Result<(), String> {
         Err("no transport".to_owned())
+    }
+}
+
+impl MemoryFigures for Detached {
+    fn memory(&self) -> Document {
+        Document::new()
     }
 }
 
@@ -180,6 +199,8 @@ impl Host {
             arguments: Vec::new(),
             parsed_options: Document::new(),
             machine: MachineFacts::default(),
+            memory_pool: Arc::new(MemoryPool::unlimited()),
+            memory: Box::new(Detached),
             allocator_bytes: || 0,
             let_others_run: |_| {},
         }

@@ -54,6 +54,13 @@ pub(crate) fn give_back_of_thread() {
     (0..LOOKS).for_each(|_| give_back_expired());
 }
 
+/// Gives all free memory back to the kernel at once, what other threads have freed just now as well: for when
+/// memory is short.
+pub(crate) fn give_back_all() {
+    // SAFETY: it frees memory that nobody uses.
+    unsafe { mi_collect(true) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

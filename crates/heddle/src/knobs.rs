@@ -102,7 +102,11 @@ fn change(
         let Some(parameters) = parameters.upgrade() else { return Ok(()) };
         // As they will be: a watcher is asked before its value is put down.
         let next = Parameters::default();
-        for parameter in KNOBS.iter().chain(&[Parameter::WiredTigerCacheSizeGb, Parameter::MemtableSizeMb]) {
+        for parameter in KNOBS.iter().chain(&[
+            Parameter::WiredTigerCacheSizeGb,
+            Parameter::MemtableSizeMb,
+            Parameter::MemoryLimitMb,
+        ]) {
             next.record(*parameter, parameters.get(*parameter)).map_err(|error| error.to_string())?;
         }
         for (parameter, setting) in changed {

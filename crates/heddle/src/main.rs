@@ -16,6 +16,7 @@
 //! What commands do (`commands`), how connections are driven (`transport`), how data is kept (`storage`,
 //! `catalog`).
 
+mod accountant;
 mod allocator;
 mod arguments;
 mod backup;

@@ -119,13 +119,8 @@ impl Numbers<'_> {
         }
     }
 
-    /// A sixteenth of the memory, within bounds, unless the operator chose something else.
     fn unread_replies_max(&self) -> u64 {
-        const MIB: u64 = 1 << 20;
-        match self.unsigned(Parameter::UnreadRepliesMax) {
-            0 => (self.resources.memory / 16).clamp(32 * MIB, 1024 * MIB),
-            chosen => chosen,
-        }
+        unread_replies_max(self.unsigned(Parameter::UnreadRepliesMax), self.resources.memory)
     }
 
     /// The limit that the operator chose, as far as the descriptors allow it.
@@ -136,6 +131,27 @@ impl Numbers<'_> {
             chosen => chosen.min(possible),
         }
     }
+}
+
+/// A sixteenth of the memory, within bounds, unless the operator chose something else.
+fn unread_replies_max(chosen: u64, memory: u64) -> u64 {
+    const MIB: u64 = 1 << 20;
+    match chosen {
+        0 => (memory / 16).clamp(32 * MIB, 1024 * MIB),
+        chosen => chosen,
+    }
+}
+
+/// An eighth of the memory.
+fn large_requests_max(memory: u64) -> u64 {
+    (memory / 8).max(LARGEST_MESSAGE)
+}
+
+/// Shares another size of memory out to what connections hold.
+pub(crate) fn set_memory(parameters: &Parameters, server: &Server, memory: u64) {
+    let chosen = parameters.unsigned(Parameter::UnreadRepliesMax);
+    server.set_unread_replies_max(unread_replies_max(chosen, memory));
+    server.set_large_requests_max(large_requests_max(memory));
 }
 
 /// The longest message: less could never be received.
@@ -182,7 +198,7 @@ pub(crate) fn server_options(
         overload: numbers.overload(),
         send_timeout: numbers.millis(Parameter::SendTimeout),
         unread_replies_max: numbers.unread_replies_max(),
-        large_requests_max: (resources.memory / 8).max(LARGEST_MESSAGE),
+        large_requests_max: large_requests_max(resources.memory),
         tls: tls(parameters)?.map(Arc::new),
         ..ServerOptions::default()
     })

@@ -1,5 +1,6 @@
 //! `heddle serve`: everything is put together, runs, and ends in order.
 
+use crate::accountant::{Accountant, AccountantThread, MemoryReport};
 use crate::descriptors::DescriptorBudget;
 use crate::figures::Figures;
 use crate::index_builds::ResumerThread;
@@ -17,6 +18,7 @@ use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
 use dispatch::parameters::{Parameter, Parameters, Setting};
+use query::memory::MemoryPool;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::error::Error;
@@ -152,6 +154,7 @@ struct Running {
     member: Option<RunningMember>,
     ttl: Option<TtlThread>,
     index_builds: Option<ResumerThread>,
+    memory: AccountantThread,
     parameters: Arc<Parameters>,
     _pid_file: Option<PidFile>,
 }
@@ -186,6 +189,11 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         Some(member) => node.member_of(member.set.clone()),
         None => node,
     };
+    let memory_report = MemoryReport::default();
+    let memory_pool = Arc::new(MemoryPool::unlimited());
+    let accountant =
+        Accountant::new(machine.clone(), sizes, parameters, Arc::clone(&memory_pool), store.clone());
+    memory_report.set(Arc::clone(&accountant));
     let host = Host {
         transport: Box::new(figures.clone()),
         log: Box::new(LogHandle(Arc::clone(log))),
@@ -193,6 +201,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
         machine: machine_facts(&machine),
+        memory_pool,
+        memory: Box::new(memory_report),
         allocator_bytes: allocator::committed_bytes,
         let_others_run: transport::let_others_run,
     };
@@ -225,6 +235,9 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let transport = Arc::new(transport);
     figures.set(Arc::clone(&transport));
     network::watch(parameters, &transport, resources);
+    let memory = accountant
+        .start(&server, &transport)
+        .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     let pid_file = PidFile::write(&parameters.text(Parameter::PidFilePath))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
@@ -232,7 +245,17 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let (ttl, index_builds) =
         start_background(&server, member.as_ref()).map_err(StartFailure::with(EXIT_START))?;
     let parameters = Arc::clone(parameters);
-    Ok(Running { server, transport, store, member, ttl, index_builds, parameters, _pid_file: pid_file })
+    Ok(Running {
+        server,
+        transport,
+        store,
+        member,
+        ttl,
+        index_builds,
+        memory,
+        parameters,
+        _pid_file: pid_file,
+    })
 }
 
 /// Lets documents expire and index builds go on, where that is this server's to decide.
@@ -418,6 +441,7 @@ impl Running {
         }
         let report = self.transport.shutdown(grace + AFTER_INTERRUPT);
         self.server.timers.stop();
+        self.memory.stop();
         if let Some(ttl) = &self.ttl {
             ttl.wait(AFTER_INTERRUPT);
         }

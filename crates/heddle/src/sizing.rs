@@ -1,8 +1,9 @@
 //! How the memory that the process may use is shared out, as far as the options do not say it.
 //!
 //! ```text
-//!  memory │ caches: half beyond 1 GiB, or a third beyond 256 MiB │ memtables │ requests, replies, threads
+//!  memory │ caches: half beyond 1 GiB, or a third beyond 256 MiB │ memtables │ sorts, groups │ requests, …
 //! ```
+//! The memory is what the machine and its control groups allow, or less where `memoryLimitMB` says so.
 //! Memtables are what grows fastest under inserts: two keyspaces have one that is filled and some that wait
 //! for their flush, each larger than its size by one group of commits. In small memory they are small, and
 //! commits are slowed sooner ([`GateLimits`]).
@@ -11,7 +12,7 @@ use crate::knobs;
 use crate::machine::Machine;
 use dispatch::parameters::{Parameter, Parameters};
 use std::time::Duration;
-use storage::{Band, GateLimits, StorageOptions};
+use storage::{Band, EngineMemory, GateLimits, StorageOptions, StoreMemory};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -28,6 +29,16 @@ const BACKGROUND_JOBS: std::ops::RangeInclusive<usize> = 2..=16;
 pub(crate) const KEEP_FREE: Duration = Duration::from_secs(60);
 const KEEP_FREE_SMALL: Duration = Duration::from_secs(1);
 
+/// The least that `memoryLimitMB` counts as.
+const LIMIT_MIN: u64 = 256 * MIB;
+/// Sorts, groups and joins of all operations may hold this share of the memory.
+const QUERIES_SHARE: u64 = 8;
+/// Keyspaces whose memtables are full now and then; those of the others are small.
+const KEYSPACES: u64 = 2;
+/// The memtables of one start, all that the gate lets come together, may take this share of a limit that is
+/// set later.
+const MEMTABLES_SHARE: u64 = 2;
+
 /// An index build may hold this share of the memory, …
 const BUILD_MEMORY_SHARE: u64 = 32;
 /// … and no more than MongoDB's `maxIndexBuildMemoryUsageMegabytes` says unless it is set.
@@ -43,6 +54,10 @@ pub(crate) struct Sizes {
     pub(crate) cache: u64,
     pub(crate) row_cache: u64,
     pub(crate) memtable: u64,
+    /// Memtables together.
+    pub(crate) memtables: u64,
+    /// Sorts, groups and joins of all operations together.
+    pub(crate) queries: u64,
     pub(crate) background_jobs: u32,
     /// How long the allocator keeps free memory.
     pub(crate) keep_free: Duration,
@@ -51,33 +66,78 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// What the options say, and for the rest what suits the machine.
     pub(crate) fn choose(machine: &Machine, parameters: &Parameters) -> Self {
-        let memory = match machine.usable_memory() {
-            0 => UNKNOWN_MEMORY,
-            memory => memory,
+        Self::within(parameters.unsigned(Parameter::MemoryLimitMb), machine, parameters)
+    }
+
+    /// The same with another `memoryLimitMB`.
+    pub(crate) fn within(limit_mb: u64, machine: &Machine, parameters: &Parameters) -> Self {
+        let memory = match (machine.usable_memory(), (limit_mb * MIB).max(LIMIT_MIN)) {
+            (0, _) if limit_mb == 0 => UNKNOWN_MEMORY,
+            (0, limit) => limit,
+            (memory, _) if limit_mb == 0 => memory,
+            (memory, limit) => memory.min(limit),
         };
         let processors = machine.usable_processors();
         let chosen = |parameter| Some(parameters.unsigned(parameter) * MIB).filter(|bytes| *bytes > 0);
         let by_another_name = || Some(knobs::wired_tiger_cache(parameters)).filter(|bytes| *bytes > 0);
         let cache = chosen(Parameter::CacheSizeMb).or_else(by_another_name);
         let cache = cache.unwrap_or_else(|| default_cache(memory));
+        let memtable = chosen(Parameter::MemtableSizeMb).unwrap_or_else(|| default_memtable(memory, cache));
         let jobs = processors.clamp(*BACKGROUND_JOBS.start(), *BACKGROUND_JOBS.end());
         Sizes {
             memory,
             processors,
             cache,
             row_cache: cache / 100 * parameters.unsigned(Parameter::RowCachePercent),
-            memtable: chosen(Parameter::MemtableSizeMb).unwrap_or_else(|| default_memtable(memory, cache)),
+            memtable,
+            memtables: KEYSPACES * (1 + Self::gate(memory).immutable_memtables.closed) * memtable,
+            queries: memory / QUERIES_SHARE,
             background_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
             keep_free: if memory < SMALL { KEEP_FREE_SMALL } else { KEEP_FREE },
         }
     }
 
+    /// When commits are slowed.
+    fn gate(memory: u64) -> GateLimits {
+        let usual = GateLimits::default();
+        if memory >= SMALL {
+            return usual;
+        }
+        GateLimits { immutable_memtables: Band { paced: 2, closed: 4 }, ..usual }
+    }
+
+    /// What the store may hold.
+    pub(crate) fn store_memory(&self) -> StoreMemory {
+        let engine =
+            EngineMemory { cache: (self.cache - self.row_cache).max(MIB), memtables: self.memtables };
+        StoreMemory { rows: self.row_cache, engine }
+    }
+
+    /// What of a start with these sizes holds for another limit as well.
+    ///
+    /// # Errors
+    /// The memtables, whose size is chosen at the start, would leave too little of it.
+    pub(crate) fn retained(&self, later: Sizes) -> Result<Sizes, String> {
+        let least = MEMTABLES_SHARE * self.memtables;
+        if later.memory < least.min(self.memory) {
+            return Err(format!(
+                "the memtables of this start need at least {} MiB: a smaller limit can be set at the start \
+                only",
+                least.div_ceil(MIB)
+            ));
+        }
+        Ok(Sizes { memtable: self.memtable, memtables: self.memtables, ..later })
+    }
+
     /// The store's options.
     pub(crate) fn storage(&self) -> StorageOptions {
+        let memory = self.store_memory();
         let mut options = StorageOptions {
             memtable_bytes: self.memtable,
-            cache_bytes: (self.cache - self.row_cache).max(MIB),
-            row_cache_bytes: self.row_cache,
+            memtables_bytes: self.memtables,
+            cache_bytes: memory.engine.cache,
+            row_cache_bytes: memory.rows,
+            gate: Self::gate(self.memory),
             background_jobs: self.background_jobs,
             build_threads: self.processors,
             build_memory_bytes: usize::try_from(self.memory / BUILD_MEMORY_SHARE)
@@ -85,7 +145,6 @@ impl Sizes {
             ..StorageOptions::default()
         };
         if self.memory < SMALL {
-            options.gate = GateLimits { immutable_memtables: Band { paced: 2, closed: 4 }, ..options.gate };
             options.compaction_readahead_bytes = MIB / 4;
         }
         options
@@ -97,6 +156,7 @@ impl Sizes {
         let quota = machine.processor_quota.as_ref();
         tracing::info!(target: "control", id = 20_698,
             memory_mb = machine.memory / MIB,
+            used_memory_mb = self.memory / MIB,
             memory_limit_mb = memory_limit.map(|limit| limit.value / MIB),
             memory_limit_file = memory_limit.map(|limit| limit.file.display().to_string()),
             processors = machine.processors,
@@ -106,6 +166,7 @@ impl Sizes {
             cache_mb = self.cache / MIB,
             row_cache_mb = self.row_cache / MIB,
             memtable_mb = self.memtable / MIB,
+            queries_mb = self.queries / MIB,
             threads_at_a_time = self.processors,
             background_jobs = self.background_jobs,
             "Memory and processors of this machine, what control groups allow of them, and the sizes in \
@@ -158,6 +219,39 @@ mod tests {
         check(24_000, Some(512), 85, 8);
         check(24_000, Some(64), 32, 4);
         check(0, None, 256, 16);
+    }
+
+    #[test]
+    fn a_limit_of_ones_own_counts_where_it_is_smaller() {
+        let check = |limit: i64, allowed_mb, expect_mb: u64| {
+            let parameters = Parameters::default();
+            parameters.set(Parameter::MemoryLimitMb, Setting::Integer(limit)).expect("allowed");
+            let sizes = Sizes::choose(&machine(24_000, allowed_mb), &parameters);
+            assert_eq!(sizes.memory, expect_mb * MIB, "{limit} of {allowed_mb:?}");
+            assert_eq!((sizes.queries, sizes.cache), (expect_mb * MIB / 8, default_cache(expect_mb * MIB)));
+        };
+        check(0, None, 24_000);
+        check(512, None, 512);
+        check(512, Some(1_024), 512);
+        check(2_048, Some(1_024), 1_024);
+        check(100_000, None, 24_000);
+        check(1, None, 256);
+        let unknown = Sizes::within(2_048, &machine(0, None), &Parameters::default());
+        assert_eq!(unknown.memory, 2_048 * MIB);
+    }
+
+    #[test]
+    fn another_limit_keeps_the_memtables_of_the_start() {
+        let (machine, parameters) = (machine(24_000, None), Parameters::default());
+        let of = |limit| Sizes::within(limit, &machine, &parameters);
+        let small = of(512).retained(of(2_048)).expect("more is always possible");
+        assert_eq!((small.memtable, small.memtables), (8 * MIB, 80 * MIB));
+        assert_eq!((small.cache, small.queries), (of(2_048).cache, 256 * MIB));
+        let refusal = of(0).retained(of(2_048)).expect_err("its memtables alone take more");
+        assert!(refusal.contains("at least 7168 MiB"), "{refusal}");
+        assert!(of(2_048).retained(of(768)).is_ok());
+        assert!(of(2_048).retained(of(512)).is_err());
+        assert!(of(512).retained(of(512)).is_ok());
     }
 
     /// Caches, and all memtables that the gate lets come together, each larger than its size by one group of

@@ -71,6 +71,7 @@ mod keyspace;
 mod knobs;
 mod latch;
 mod layered;
+mod memory;
 mod options;
 mod pace;
 mod pipeline;
@@ -100,8 +101,8 @@ pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{
-    Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, FinishedTable, MemtableState,
-    Memtables, Pressure, RangeBytes, TableRows,
+    Engine, EngineCursor, EngineFailure, EngineMemory, EngineReader, EngineStatistics, FinishedTable,
+    MemtableState, Memtables, Pressure, RangeBytes, TableRows,
 };
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::queue::{GateBudget, SMALL_UNIT_BYTES};
@@ -111,6 +112,7 @@ pub use knobs::StorageKnobs;
 pub use latch::held::HeldLatches;
 pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
 pub use latch::table::{LatchGuard, LatchGuards, LatchTable, Queueing};
+pub use memory::StoreMemory;
 pub use options::StorageOptions;
 pub use pipeline::group::QueuePlace;
 pub use pipeline::proposals::{HeldProposals, ProposalWindow, Proposals, ProposedGroup};

@@ -19,6 +19,9 @@ pub struct StorageOptions {
     /// Size of one memtable of the `documents` keyspace in bytes. Default 64 MiB: a flush then writes
     /// files of a size that compaction likes, and recovery replays at most a few of them.
     pub memtable_bytes: u64,
+    /// All memtables of all keyspaces together, in bytes: with more of them, the largest are flushed before
+    /// they are full. Default 1 GiB, which the gate comes before.
+    pub memtables_bytes: u64,
     /// Size of one table file below level 0. Default 64 MiB.
     pub table_bytes: u64,
     /// Memtables a keyspace may have before the engine itself stops writes. Default 8; the gate acts far
@@ -81,6 +84,7 @@ impl Default for StorageOptions {
             cache_bytes: GIB,
             row_cache_bytes: 256 * MIB,
             memtable_bytes: 64 * MIB,
+            memtables_bytes: GIB,
             table_bytes: Self::TABLE_BYTES_USUAL,
             memtable_count_max: 8,
             io_budget_bytes_per_second: 512 * MIB,
@@ -161,6 +165,12 @@ impl StorageOptions {
         self.knobs().validate()?;
         if self.memtable_bytes < 64 << 10 {
             return Err(format!("memtable_bytes is {}, expected at least 65536", self.memtable_bytes));
+        }
+        if self.memtables_bytes < self.memtable_bytes {
+            return Err(format!(
+                "memtables_bytes is {}, expected at least memtable_bytes, which is {}",
+                self.memtables_bytes, self.memtable_bytes
+            ));
         }
         if !Self::JOURNAL_INTERVAL_RANGE.contains(&self.journal_interval) {
             return Err(format!("journal_interval is {:?}, expected 1 ms to 500 ms", self.journal_interval));

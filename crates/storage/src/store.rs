@@ -22,6 +22,7 @@ use crate::gate::GateLimits;
 use crate::gate::queue::{Admission, Gate};
 use crate::keyspace::{CounterId, KeyRange, Keyspace};
 use crate::knobs::StorageKnobs;
+use crate::memory::StoreMemory;
 use crate::options::StorageOptions;
 use crate::pace::BackgroundPace;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, Queue, QueuePlace, Wakers};
@@ -107,7 +108,9 @@ pub(crate) struct StoreInner {
     /// The options in force that can change, and what they are by default.
     pub(crate) knobs: Mutex<StorageKnobs>,
     pub(crate) default_knobs: OnceLock<StorageKnobs>,
-    /// Held by who brings sizes into effect.
+    /// What it may hold in memory, whatever the knobs ask for.
+    pub(crate) memory_bound: Mutex<StoreMemory>,
+    /// Held by who brings sizes into effect, and taken before both.
     pub(crate) resizing: Mutex<()>,
     pace: BackgroundPace,
     pub(crate) memtable_bytes: u64,
@@ -246,6 +249,7 @@ impl Store {
             recovery: Mutex::default(),
             knobs: Mutex::new(options.knobs()),
             default_knobs: OnceLock::new(),
+            memory_bound: Mutex::new(StoreMemory::unbounded(options)),
             resizing: Mutex::default(),
             pace: BackgroundPace::default(),
             memtable_bytes: options.memtable_bytes,

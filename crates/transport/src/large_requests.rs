@@ -1,7 +1,7 @@
 //! Large requests in memory: a bound over all connections.
 //!
-//! A message is in memory from its first byte until it is answered. Small ones are not counted. One that is
-//! large, by its header, is admitted before the rest of it is received: as many at a time as fit into the
+//! A message is in memory from its first byte until it is answered. Small ones are not counted; what is
+//! small follows from the bound. One that is large, by its header, is admitted before the rest of it is received: as many at a time as fit into the
 //! bound, one always, first come, first served. The others wait in their sockets. Who was admitted and does
 //! not send holds up those that wait: the sweeper ends such connections, but only while somebody waits.
 
@@ -10,13 +10,17 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-/// Messages longer than this are counted.
+/// Messages longer than this are always counted.
 pub(crate) const LARGE: usize = 1024 * 1024;
+/// Shorter ones never are: what they take is small beside what their connection takes.
+const SMALL: usize = 16 * 1024;
+/// So many messages just below what is counted take as much as those that are counted.
+const SMALL_ONES: u64 = 1024;
 
 /// See the module.
 pub(crate) struct LargeRequests {
     /// The bound in bytes; 0: there is none.
-    limit: u64,
+    limit: AtomicU64,
     /// A leaf in the order of locks.
     admitted: Mutex<Admitted>,
     waiting: AtomicUsize,
@@ -39,12 +43,31 @@ struct Waiter {
 impl LargeRequests {
     pub(crate) fn new(limit: u64) -> Self {
         Self {
-            limit,
+            limit: AtomicU64::new(limit),
             admitted: Mutex::default(),
             waiting: AtomicUsize::new(0),
             waits: AtomicU64::new(0),
             ended: AtomicU64::new(0),
         }
+    }
+
+    /// Changes the bound. Who was admitted stays so.
+    pub(crate) fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+        self.wake_all();
+    }
+
+    /// Messages longer than this are counted.
+    pub(crate) fn large(&self) -> usize {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => LARGE,
+            limit => usize::try_from(limit / SMALL_ONES).map_or(LARGE, |share| share.clamp(SMALL, LARGE)),
+        }
+    }
+
+    /// Bytes of the messages that were admitted.
+    pub(crate) fn held(&self) -> u64 {
+        self.admitted.lock().held
     }
 
     /// Ready when the session's message of this length is admitted; it is to be [released](Self::release)
@@ -53,7 +76,8 @@ impl LargeRequests {
         let mut admitted = self.admitted.lock();
         let place = admitted.queue.iter().position(|waiter| waiter.session == session);
         let is_next = place.map_or(admitted.queue.is_empty(), |place| place == 0);
-        if is_next && (self.limit == 0 || admitted.held == 0 || admitted.held + bytes <= self.limit) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if is_next && (limit == 0 || admitted.held == 0 || admitted.held + bytes <= limit) {
             admitted.held += bytes;
             if place.is_some() {
                 admitted.queue.pop_front();
@@ -119,8 +143,8 @@ impl LargeRequests {
     pub(crate) fn figures(&self) -> [(&'static str, u64); 4] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
-            ("bytes", self.admitted.lock().held),
-            ("maxBytes", self.limit),
+            ("bytes", self.held()),
+            ("maxBytes", load(&self.limit)),
             ("waits", load(&self.waits)),
             ("connectionsEnded", load(&self.ended)),
         ]
@@ -170,6 +194,18 @@ mod tests {
         assert!(small.poll_admit(2, 1, &context).is_pending());
         let free = LargeRequests::new(0);
         assert!((1..100).all(|session| free.poll_admit(session, 1_000, &context).is_ready()));
+    }
+
+    #[test]
+    fn what_is_large_follows_from_the_bound() {
+        let check = |limit: u64, expect| assert_eq!(LargeRequests::new(limit).large(), expect, "{limit}");
+        check(0, 1 << 20);
+        check(16 << 20, 16 << 10);
+        check(64 << 20, 64 << 10);
+        check(4 << 30, 1 << 20);
+        let requests = LargeRequests::new(0);
+        requests.set_limit(64 << 20);
+        assert_eq!(requests.large(), 64 << 10);
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub use session::{Phase, Session};
 pub(crate) use session_loop::{Ending, serve};
 pub use statistics::{
     CompressionStatistics, ConnectionStatistics, ExecutorStatistics, Figure, NetworkStatistics,
-    TransportStatistics,
+    TransportMemory, TransportStatistics,
 };
 pub(crate) use stream::{BlockingStream, ByteStream};
 pub use timing::RequestTimes;

@@ -6,6 +6,7 @@ use crate::listener::{Listener, prepare};
 use crate::refusal::Refusal;
 use crate::registry::Shared;
 use crate::session::Lane;
+use crate::statistics::TransportMemory;
 use crate::stream::SocketControl;
 use crate::sweeper::Bounds;
 use crate::vital;
@@ -122,6 +123,29 @@ impl Server {
     pub fn set_unread_replies_max(&self, bytes: u64) {
         self.shared.unread.set_limit(bytes);
         self.shared.stalls.hurry();
+    }
+
+    /// Changes the bound on large requests, in bytes; zero: there is none.
+    pub fn set_large_requests_max(&self, bytes: u64) {
+        self.shared.large_requests.set_limit(bytes);
+    }
+
+    /// The process is near the end of its memory, or no longer: requests wait before they begin, those of the
+    /// diagnostic lane excepted, for a second at most. To be said again several times a second while it is.
+    pub fn set_memory_is_short(&self, short: bool) {
+        self.shared.unread.set_memory_is_short(short);
+    }
+
+    /// What connections hold in memory. Cheap: no connection is looked at.
+    #[must_use]
+    pub fn memory(&self) -> TransportMemory {
+        let (replies, paced) = self.shared.unread.held();
+        TransportMemory {
+            connections: self.shared.current(),
+            requests: self.shared.large_requests.held(),
+            replies,
+            paced,
+        }
     }
 
     /// Changes the admission under overload; it begins anew.

@@ -416,6 +416,11 @@ impl Session {
         Poll::Pending
     }
 
+    /// Ready when a request that waits since then may begin although memory is short.
+    pub(crate) fn poll_paced(&self, since: Instant, context: &Context<'_>) -> Poll<()> {
+        if self.ignores_unread() { Poll::Ready(()) } else { self.shared.unread.poll_paced(since, context) }
+    }
+
     /// Ready when the request may go on with its reply, which has become large: while clients leave too many
     /// replies unread, most wait.
     pub fn poll_reply_room(&self, context: &Context<'_>) -> Poll<()> {

@@ -1,7 +1,6 @@
 //! The connection loop: the only place that drives a connection.
 
 use crate::buffer::{is_small, keep_output, spare_output};
-use crate::large_requests::LARGE;
 use crate::overload::{Admitter, Overload};
 use crate::placement::Placement;
 use crate::service::ReplyKind;
@@ -120,6 +119,9 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
             if self.session.shared.unread.is_full() && self.may_reply_large(length) {
                 self.wait_for_room().await;
             }
+            if self.session.shared.unread.memory_is_short() && !self.is_diagnostic(length) {
+                self.wait_for_memory().await;
+            }
             let is_long = inflated_length(self.input.filled(), length) > LONG_MESSAGE;
             // On the heap, so that a connection that waits for its client does not hold the memory of a
             // request; and made there: `Box::pin` would make it here and copy its four thousand bytes.
@@ -154,6 +156,13 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
         poll_fn(|context| session.poll_begin(context)).await;
     }
 
+    /// While the process is near the end of its memory, requests wait: what they take would come on top.
+    async fn wait_for_memory(&self) {
+        let (session, since) = (self.session, Instant::now());
+        session.shared.unread.count_paced();
+        poll_fn(|context| session.poll_paced(since, context)).await;
+    }
+
     /// The bytes of the message that was received.
     fn received(&self, length: usize) -> &[u8] {
         self.input.filled().get(..length).expect("a message that was received whole is in the input")
@@ -166,11 +175,12 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
     }
 
     fn leaves_lane(&self, length: usize) -> bool {
-        if length > LONG_MESSAGE || self.session.wants_thread() {
-            return true;
-        }
+        length > LONG_MESSAGE || self.session.wants_thread() || !self.is_diagnostic(length)
+    }
+
+    fn is_diagnostic(&self, length: usize) -> bool {
         let limit = self.session.shared.options.max_message_size;
-        !MessageRef::parse(self.received(length), limit)
+        MessageRef::parse(self.received(length), limit)
             .is_ok_and(|message| self.service.is_diagnostic(message))
     }
 
@@ -182,7 +192,7 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
             let held = self.input.filled();
             let header = MessageHeader::parse(held, limit);
             if let Ok(Some(header)) = &header
-                && let Some(bytes) = large_request(header, held)
+                && let Some(bytes) = large_request(header, held, self.session.shared.large_requests.large())
                 && !self.session.holds_large_request()
                 && !self.may_leave_lane()
                 && !self.session.wants_thread()
@@ -399,7 +409,7 @@ enum Received {
 
 /// What a message counts with among the large ones, with what it inflates to; `None` when it is none, or that
 /// is not known yet.
-fn large_request(header: &MessageHeader, held: &[u8]) -> Option<u64> {
+fn large_request(header: &MessageHeader, held: &[u8], large: usize) -> Option<u64> {
     let inflated = match header.opcode {
         OpCode::Compressed => {
             let declared = held.get(HEADER_LENGTH + 4..HEADER_LENGTH + 8)?;
@@ -408,7 +418,7 @@ fn large_request(header: &MessageHeader, held: &[u8]) -> Option<u64> {
         _ => 0,
     };
     let bytes = header.length + inflated;
-    (bytes > LARGE).then_some(bytes as u64)
+    (bytes > large).then_some(bytes as u64)
 }
 
 /// Decompresses a compressed message; leaves others alone.

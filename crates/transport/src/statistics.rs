@@ -135,6 +135,19 @@ pub struct CompressionStatistics {
     pub decompressed: (u64, u64),
 }
 
+/// What connections hold in memory at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransportMemory {
+    /// Open connections.
+    pub connections: usize,
+    /// Bytes of large requests.
+    pub requests: u64,
+    /// Bytes of replies that their clients have not taken.
+    pub replies: u64,
+    /// Requests that waited because memory was short, since the start.
+    pub paced: u64,
+}
+
 /// Everything at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransportStatistics {

@@ -11,10 +11,14 @@
 //! that have begun when their reply becomes large. Who got room makes its reply to the end. Meanwhile the
 //! sweeper ends the connections whose clients have taken nothing for longest, until half of the bound is
 //! free. One reply always has room.
+//!
+//! The process says when it is [near the end of its memory](UnreadReplies::set_memory_is_short). Requests of
+//! all kinds but diagnostic ones then wait before they begin, for a second at most.
 
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 /// What a large reply counts with while it is made: the most that a reply has.
 pub(crate) const RESERVED: u64 = 16 * 1024 * 1024;
@@ -29,7 +33,13 @@ pub(crate) struct UnreadReplies {
     waiting: Mutex<Vec<Waker>>,
     waits: AtomicU64,
     ended: AtomicU64,
+    /// The process is near the end of its memory: whatever it is, a request waits a while before it begins.
+    memory_is_short: AtomicBool,
+    paced: AtomicU64,
 }
+
+/// So long a request waits at most while memory is short. Then it begins, or is refused by who runs it.
+pub(crate) const PACED_MAX: Duration = Duration::from_secs(1);
 
 /// What is to be freed by ending connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +92,8 @@ impl UnreadReplies {
         // Taken away all the same it would be beyond any bound, and every request would wait for ever.
         let was = was.unwrap_or_else(|held| panic!("{} unread bytes are given back of {held}", before - now));
         // Nobody waits where there was room.
-        if self.is_full_with(was) && !self.is_full() {
+        let is_last = self.memory_is_short() && was == before - now;
+        if self.is_full_with(was) && !self.is_full() || is_last {
             self.wake_all();
         }
         false
@@ -93,9 +104,40 @@ impl UnreadReplies {
         self.poll(|| !self.is_full(), context)
     }
 
+    /// Whether the process is near the end of its memory.
+    #[inline]
+    pub(crate) fn memory_is_short(&self) -> bool {
+        self.memory_is_short.load(Ordering::Relaxed)
+    }
+
+    /// The process is near the end of its memory, or no longer. Called again while it is: those that wait see
+    /// how long they have waited.
+    pub(crate) fn set_memory_is_short(&self, short: bool) {
+        if self.memory_is_short.swap(short, Ordering::Relaxed) || short {
+            self.wake_all();
+        }
+    }
+
+    /// Ready when a request that waits since then may begin although memory was short.
+    pub(crate) fn poll_paced(&self, since: Instant, context: &Context<'_>) -> Poll<()> {
+        self.poll(|| !self.memory_is_short() || since.elapsed() >= PACED_MAX, context)
+    }
+
+    /// A request waits because memory is short.
+    pub(crate) fn count_paced(&self) {
+        self.paced.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes, and how many requests have waited because memory was short.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        (self.bytes.load(Ordering::Relaxed), self.paced.load(Ordering::Relaxed))
+    }
+
     /// Ready when there was room for a reply that has become large: it counts with [`RESERVED`] from now on.
+    /// While memory is short one at a time has.
     pub(crate) fn poll_reserve(&self, context: &Context<'_>) -> Poll<()> {
-        let reserve = |bytes: u64| (!self.is_full_with(bytes)).then_some(bytes + RESERVED);
+        let is_full = |bytes| self.is_full_with(bytes) || bytes > 0 && self.memory_is_short();
+        let reserve = |bytes: u64| (!is_full(bytes)).then_some(bytes + RESERVED);
         let has_room = || self.bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, reserve).is_ok();
         self.poll(has_room, context)
     }
@@ -212,6 +254,26 @@ mod tests {
         let context = Context::from_waker(&waker);
         assert!(unread.excess().is_none() && unread.poll_begin(&context).is_ready());
         assert!(unread.poll_reserve(&context).is_ready());
+    }
+
+    #[test]
+    fn requests_wait_a_while_when_memory_is_short() {
+        let (unread, wakes, waker) = holding(0);
+        let context = Context::from_waker(&waker);
+        let now = Instant::now();
+        assert!(unread.poll_paced(now, &context).is_ready());
+        unread.set_memory_is_short(true);
+        assert!(unread.memory_is_short() && unread.poll_paced(now, &context).is_pending());
+        unread.set_memory_is_short(true);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 1, "who waits looks how long it has waited");
+        let earlier = now.checked_sub(PACED_MAX).expect("the machine runs for longer");
+        assert!(unread.poll_paced(earlier, &context).is_ready(), "it has waited for long enough");
+        assert!(unread.poll_reserve(&context).is_ready(), "one large reply has room");
+        assert!(unread.poll_reserve(&context).is_pending(), "a second one has none");
+        assert!(unread.poll_paced(now, &context).is_pending());
+        unread.set_memory_is_short(false);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 3);
+        assert!(unread.poll_paced(now, &context).is_ready() && unread.poll_reserve(&context).is_ready());
     }
 
     #[test]

@@ -81,17 +81,20 @@ impl Reader {
         allow_disk_use: bool,
     ) -> Self {
         let bytes = |parameter| usize::try_from(server.parameters.unsigned(parameter)).unwrap_or(usize::MAX);
+        let pool = &server.host.memory_pool;
+        // One stage may hold what there is for all of them, and no more.
+        let bounded = |parameter| bytes(parameter).min(pool.most());
         let (sort_memory_bytes, stage_memory_bytes) =
-            (bytes(Parameter::SortMemory), bytes(Parameter::GroupMemory));
+            (bounded(Parameter::SortMemory), bounded(Parameter::GroupMemory));
         Reader {
             catalog: Arc::clone(&server.node.catalog),
             database: database.into(),
             source: Arc::new(Mutex::new(source.clone())),
-            spill: allow_disk_use.then(|| server.node.spill.clone()),
+            spill: allow_disk_use.then(|| server.node.spill.within(pool)),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
             sort_memory_bytes,
             stage_memory_bytes,
-            memory: Memory::of(HOLDERS.saturating_mul(stage_memory_bytes.max(sort_memory_bytes))),
+            memory: Memory::within(pool, HOLDERS.saturating_mul(stage_memory_bytes.max(sort_memory_bytes))),
         }
     }
 

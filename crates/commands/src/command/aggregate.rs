@@ -8,7 +8,7 @@ use crate::aggregation::{
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
-use crate::exec::environment;
+use crate::exec::{await_memory, environment};
 use catalog::OperationContext;
 use dispatch::concern::ReadConcerns;
 use document::{DocumentBuilder, RawDocument, RawValue};
@@ -72,6 +72,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let parse = || Ok(Pipeline::parse_documents(&stages, &environment)?);
     let pipeline = context.scheduling().compute(parse).await?;
     check(context, target, &pipeline)?;
+    await_memory(context.server, &context.client.interrupt).await?;
     let output = pipeline.output().cloned();
     let mut running = open(context, target, &request, pipeline, &collection, &environment)?;
     let namespace = target.namespace(context.database);

@@ -12,8 +12,8 @@ use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, ClientCursor, append_namespace};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
-    Executor, LONG_DOCUMENT, Query, ResultShape, ReturnKey, check_collation, environment, exact_id,
-    fill_batch, parse_hint, parse_sort,
+    Executor, LONG_DOCUMENT, Query, ResultShape, ReturnKey, await_memory, check_collation, environment,
+    exact_id, fill_batch, parse_hint, parse_sort,
 };
 use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
@@ -269,6 +269,7 @@ impl<'a> FindRequest<'a> {
                 return Err(CommandError::bad_value("cannot use a hint together with a sort by $natural"));
             }
         };
+        let pool = &server.host.memory_pool;
         let memory = server.parameters.unsigned(Parameter::SortMemory);
         let mut output = ResultShape::new(projection, &matcher);
         output.show_record_id = self.show_record_id;
@@ -282,9 +283,9 @@ impl<'a> FindRequest<'a> {
             skip: self.skip,
             limit: self.limit,
             tailable: self.tailable,
-            sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
-            memory: Memory::default(),
-            spill: self.allow_disk_use.then(|| server.node.spill.clone()),
+            sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX).min(pool.most()),
+            memory: Memory::within(pool, usize::MAX),
+            spill: self.allow_disk_use.then(|| server.node.spill.within(pool)),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
             moment_ms: Some(environment.now_ms),
         };
@@ -315,6 +316,9 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
     }
     let (sorted, hinted) =
         (!query.sort.is_empty(), matches!(query.hint, Some(Hint::Name(_) | Hint::Pattern(_))));
+    if sorted {
+        await_memory(context.server, &context.client.interrupt).await?;
+    }
     let executor = Executor::open(context.source, &collection, query)?;
     if request.return_key {
         let plan = executor.plan();

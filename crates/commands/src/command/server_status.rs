@@ -266,6 +266,10 @@ fn heddle(server: &Arc<ServiceContext>) -> Document {
         },
         "ttl": (server.node.ttl.work()), "calendar": (crate::calendar::status(server)),
     };
+    let memory = server.host.memory.memory();
+    if !memory.is_empty() {
+        section.push("memory", memory);
+    }
     if let Some(reason) = commit.breakdown {
         section.push("breakdown", reason);
     }

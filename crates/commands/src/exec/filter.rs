@@ -7,6 +7,7 @@ use catalog::Collection;
 use document::{RawDocument, RawValue};
 use query::Environment;
 use query::matcher::Matcher;
+use query::memory::Memory;
 use query::plan::Hint;
 use query::sort::SortPattern;
 use std::sync::{Arc, OnceLock};
@@ -73,11 +74,13 @@ impl<'f> StatementFilter<'f> {
     /// A malformed filter.
     pub(crate) fn query(&self, server: &ServiceContext) -> CommandResult<Query> {
         let memory = server.parameters.unsigned(crate::parameters::Parameter::SortMemory);
+        let pool = &server.host.memory_pool;
         Ok(Query {
             matcher: self.matcher()?.clone(),
             hint: self.hint.clone(),
             sort: Arc::clone(&self.sort),
-            sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX).min(pool.most()),
+            memory: Memory::within(pool, usize::MAX),
             no_table_scan: server.parameters.is_on(crate::parameters::Parameter::NoTableScan),
             moment_ms: Some(self.moment_ms()),
             ..Query::default()

@@ -52,6 +52,7 @@ mod drive;
 mod executor;
 mod explained;
 mod filter;
+mod memory;
 #[cfg(test)]
 mod oplog_tests;
 mod output;
@@ -70,6 +71,7 @@ pub(crate) use drive::{Read, Slices, fill_batch, run_all};
 pub(crate) use executor::Executor;
 pub(crate) use explained::execution_stats;
 pub(crate) use filter::{StatementFilter, exact_id};
+pub(crate) use memory::await_memory;
 pub(crate) use output::{ResultShape, ReturnKey};
 pub(crate) use query::Query;
 pub(crate) use scan::{LONG_DOCUMENT, Located, Verdict};

@@ -2,6 +2,7 @@
 
 use crate::parameters::{Parameter, Parameters};
 use query::QueryError;
+use query::memory::MemoryPool;
 use query::sort::{RunReader, RunRecord, RunWriter, SortedRun, SpillStore};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
@@ -12,7 +13,10 @@ use storage::Store;
 
 /// Code of an error of the operating system (`FileStreamFailed`).
 const FILE_STREAM_FAILED: i32 = 39;
-const BUFFER_BYTES: usize = 256 << 10;
+/// Of each file that is written or merged.
+const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 16 << 10..=256 << 10;
+/// A sort may have some hundred files open; their buffers are to be small beside what all sorts may hold.
+const BUFFERS_PER_POOL: usize = 4096;
 
 /// Numbers the files of this process.
 static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
@@ -24,13 +28,14 @@ pub(crate) struct Spill {
     directory: Arc<Path>,
     /// Whose disk it is.
     store: Option<Store>,
+    buffer_bytes: usize,
 }
 
 impl Spill {
     /// Spills into this directory, which is made when it is first needed.
     #[cfg(test)]
     pub(crate) fn into_directory(directory: PathBuf) -> Self {
-        Spill { directory: directory.into(), store: None }
+        Spill { directory: directory.into(), store: None, buffer_bytes: *BUFFER_BYTES.start() }
     }
 
     /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in
@@ -38,7 +43,13 @@ impl Spill {
     pub(crate) fn beside_data(parameters: &Parameters, store: &Store) -> Self {
         let data = PathBuf::from(parameters.text(Parameter::DbPath));
         let directory = if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() };
-        Spill { directory: directory.into(), store: Some(store.clone()) }
+        Spill { directory: directory.into(), store: Some(store.clone()), buffer_bytes: *BUFFER_BYTES.end() }
+    }
+
+    /// The same for sorts that have their memory from this pool.
+    pub(crate) fn within(&self, pool: &MemoryPool) -> Self {
+        let share = pool.most() / BUFFERS_PER_POOL;
+        Spill { buffer_bytes: share.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end()), ..self.clone() }
     }
 
     fn create(&self) -> std::io::Result<File> {
@@ -57,31 +68,38 @@ impl SpillStore for Spill {
             return Err(QueryError::new(wire::ErrorCode::OutOfDiskSpace as i32, error.to_string()));
         }
         let file = self.create().map_err(|error| failed(&error))?;
-        Ok(Box::new(FileWriter(BufWriter::with_capacity(BUFFER_BYTES, file))))
+        let file = BufWriter::with_capacity(self.buffer_bytes, file);
+        Ok(Box::new(FileWriter { file, buffer_bytes: self.buffer_bytes }))
     }
 }
 
 #[derive(Debug)]
-struct FileWriter(BufWriter<File>);
+struct FileWriter {
+    file: BufWriter<File>,
+    buffer_bytes: usize,
+}
 
 impl RunWriter for FileWriter {
     fn write(&mut self, record: &RunRecord) -> Result<(), QueryError> {
-        write(&mut self.0, record).map_err(|error| failed(&error))
+        write(&mut self.file, record).map_err(|error| failed(&error))
     }
 
     fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError> {
-        let file = self.0.into_inner().map_err(|error| failed(error.error()))?;
-        Ok(Box::new(FileRun(file)))
+        let file = self.file.into_inner().map_err(|error| failed(error.error()))?;
+        Ok(Box::new(FileRun { file, buffer_bytes: self.buffer_bytes }))
     }
 }
 
 #[derive(Debug)]
-struct FileRun(File);
+struct FileRun {
+    file: File,
+    buffer_bytes: usize,
+}
 
 impl SortedRun for FileRun {
     fn open(mut self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
-        std::io::Seek::rewind(&mut self.0).map_err(|error| failed(&error))?;
-        Ok(Box::new(FileReader { reader: BufReader::with_capacity(BUFFER_BYTES, self.0) }))
+        std::io::Seek::rewind(&mut self.file).map_err(|error| failed(&error))?;
+        Ok(Box::new(FileReader { reader: BufReader::with_capacity(self.buffer_bytes, self.file) }))
     }
 }
 

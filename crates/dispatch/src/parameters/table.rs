@@ -186,6 +186,14 @@ parameters! {
     PidFilePath "processManagement.pidFilePath" text(""), "",
         start("pidfilepath" "processManagement.pidFilePath"),
         "File to write the process id into; empty for none.";
+    MemoryLimitMb "memoryLimitMB" integer(0, 0, 1 << 30), "MiB",
+        both("memoryLimitMB" "processManagement.memoryLimitMB"),
+        "Memory that the whole process may use: caches, memtables, cursors, sorts, groups, connections, \
+        requests, replies. What takes its share from the memory takes it from this; near the limit caches \
+        shrink, sorts and groups go to the disk sooner, then requests wait, and at last they are refused \
+        with error 146. 0, and the most in any case: what the machine and its control groups allow. Less \
+        than 256 counts as 256. While the server runs it cannot become less than what the memtables of this \
+        start need.";
     OplogSizeMb "replication.oplogSizeMB" integer(0, 0, 1 << 30), "MiB",
         start("oplogSize" "replication.oplogSizeMB"),
         "Size beyond which the oldest entries of a new oplog go; 0 takes a twentieth of the disk's free \

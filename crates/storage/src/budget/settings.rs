@@ -58,15 +58,12 @@ impl StoreInner {
         hurry
     }
 
-    /// Brings the sizes in force into effect. One at a time, the last one counts.
+    /// Brings the sizes in force into effect. The last ones count.
     fn resize(&self) {
-        let _one_at_a_time = self.resizing.lock();
-        let knobs = self.knobs();
-        if let Some(rows) = &self.rows {
-            rows.resize(knobs.row_cache_bytes);
-        }
-        if let Err(error) = self.engine.resize(knobs.cache_bytes, knobs.journal_bytes_max) {
-            tracing::warn!(%error, ?knobs, "the sizes of cache and log could not be changed");
+        self.apply_memory();
+        let journal_bytes_max = self.knobs().journal_bytes_max;
+        if let Err(error) = self.engine.bound_journal(journal_bytes_max) {
+            tracing::warn!(%error, journal_bytes_max, "the size of the log could not be changed");
         }
     }
 

@@ -82,6 +82,16 @@ pub trait Engine: Send + Sync + 'static {
     /// Counts and sizes.
     fn statistics(&self) -> EngineStatistics;
 
+    /// What it holds in memory, where it does not hold everything there. Cheap enough for a call every few
+    /// milliseconds.
+    fn memory(&self) -> EngineMemory {
+        EngineMemory::default()
+    }
+
+    /// Changes what it may hold. What is too much goes with what comes next: blocks that enter the cache,
+    /// writes.
+    fn bound_memory(&self, _most: EngineMemory) {}
+
     /// Whether writes succeed. False after one has found the disk full, until the engine has recovered.
     fn accepts_writes(&self) -> bool;
 
@@ -149,11 +159,11 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// How many bytes the cache and the log may have. May write files and takes its time.
+    /// How many bytes the log may have. May write files and takes its time.
     ///
     /// # Errors
     /// What the engine reports.
-    fn resize(&self, _cache_bytes: u64, _journal_bytes_max: u64) -> Result<(), StorageError> {
+    fn bound_journal(&self, _journal_bytes_max: u64) -> Result<(), StorageError> {
         Ok(())
     }
 
@@ -282,6 +292,15 @@ pub struct Pressure {
     pub out_of_space: bool,
     /// Whether the engine itself delays or stops writes at this moment.
     pub engine_stalled: bool,
+}
+
+/// Memory of an engine in bytes: what it holds, or what it may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineMemory {
+    /// The block cache, with the filters and indexes of table files.
+    pub cache: u64,
+    /// Memtables, flushed or not.
+    pub memtables: u64,
 }
 
 /// What an engine counts about itself. Sizes in bytes; zero where an engine has no such thing.

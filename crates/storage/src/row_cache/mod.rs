@@ -113,6 +113,16 @@ impl RowCache {
         self.rows.newest_write(hash(key))
     }
 
+    /// Changes what rows may take in bytes; what is too much goes at once.
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        self.rows.set_budget(bytes);
+    }
+
+    /// Bytes that rows take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.rows.usage().0
+    }
+
     pub(crate) fn statistics(&self) -> RowCacheStatistics {
         let (bytes, capacity_bytes) = self.rows.usage();
         let sum = |count: fn(&Counts) -> &AtomicU64| {
@@ -124,11 +134,6 @@ impl RowCache {
             hits: sum(|counts| &counts.hits),
             misses: sum(|counts| &counts.misses),
         }
-    }
-
-    /// Gives it other bytes.
-    pub(crate) fn resize(&self, bytes: u64) {
-        self.rows.set_budget(bytes);
     }
 
     fn count(&self, hit: bool) {

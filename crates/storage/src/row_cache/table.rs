@@ -253,15 +253,20 @@ impl RowTable {
 
     /// Bytes that rows take, and how many they may.
     pub(crate) fn usage(&self) -> (u64, u64) {
-        (self.bytes.load(Ordering::Relaxed), self.budget.load(Ordering::Relaxed))
+        (self.bytes.load(Ordering::Relaxed), self.budget())
     }
 
-    /// Changes how many bytes rows may take, and pushes out what is too much. The table keeps its number of
-    /// buckets: one that was made for a smaller cache holds fewer small rows.
-    pub(crate) fn set_budget(&self, budget: u64) {
-        self.budget.store(budget, Ordering::Relaxed);
-        // Twice round: what was asked for lately stays the first time.
-        for _ in 0..=2 * self.buckets.len() / SWEEP_MAX {
+    fn budget(&self) -> u64 {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    /// Changes what rows may take, and pushes out at once what is too much. Buckets stay as many as they are:
+    /// with a larger budget each has more rows.
+    pub(crate) fn set_budget(&self, bytes: u64) {
+        /// The hand takes away first that a row was asked for, and the row when it comes by again.
+        const ROUNDS: usize = 2;
+        self.budget.store(bytes, Ordering::Relaxed);
+        for _ in 0..(ROUNDS * self.buckets.len()).div_ceil(SWEEP_MAX) {
             self.make_room();
         }
     }
@@ -406,7 +411,7 @@ impl RowTable {
     }
 
     fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
-        self.bytes.load(Ordering::Relaxed) + cost(key, value) <= self.budget.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + cost(key, value) <= self.budget()
     }
 
     /// What a row costs has changed. Rows that keep their size share no cache line for it.
@@ -420,7 +425,7 @@ impl RowTable {
     /// for now.
     fn make_room(&self) {
         for _ in 0..SWEEP_MAX {
-            if self.bytes.load(Ordering::Relaxed) <= self.budget.load(Ordering::Relaxed) {
+            if self.bytes.load(Ordering::Relaxed) <= self.budget() {
                 return;
             }
             let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets.len() as u64;

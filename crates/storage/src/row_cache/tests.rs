@@ -284,3 +284,22 @@ fn rows_of_a_write_whose_outcome_is_unknown_stay_with_the_engine() {
         assert!(rig.check("b", Some(b"one")), "others are found");
     }
 }
+
+#[test]
+fn a_smaller_cache_gives_back_at_once() {
+    let rig = rig(1024 * KIB);
+    let keys = || (0..100).map(|key| format!("key{key}"));
+    keys().for_each(|key| rig.put(&key, &[0; 4 << 10]));
+    for _ in 0..2 {
+        keys().for_each(|key| drop(rig.get(&key)));
+    }
+    assert!(rig.cache.bytes() > 300 * 1024, "{} bytes", rig.cache.bytes());
+    rig.cache.set_capacity(64 * KIB);
+    assert!(rig.cache.bytes() <= 64 * KIB, "{} bytes", rig.cache.bytes());
+    assert_eq!(rig.cache.statistics().capacity_bytes, 64 * KIB);
+    rig.cache.set_capacity(1024 * KIB);
+    for _ in 0..2 {
+        keys().for_each(|key| drop(rig.get(&key)));
+    }
+    assert!(rig.cache.bytes() > 300 * 1024, "it grows again: {} bytes", rig.cache.bytes());
+}

@@ -22,11 +22,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
-use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteOptions, checkpoint::Checkpoint};
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteBufferManager, WriteOptions};
 
 use super::{
-    Engine, EngineFailure, EngineReader, EngineStatistics, FinishedTable, Memtables, Pressure, RangeBytes,
-    TableRows,
+    Engine, EngineFailure, EngineMemory, EngineReader, EngineStatistics, FinishedTable, Memtables, Pressure,
+    RangeBytes, TableRows,
 };
 use crate::budget::latency::ForegroundLatency;
 use crate::error::StorageError;
@@ -51,6 +52,10 @@ const TOLD_DAMAGE_MAX: usize = 1000;
 /// From so many mutations on a unit's are written in the order of their keys: neighbours then find their
 /// places in the memtable on the same way through it, which they otherwise wait for memory on.
 const IN_KEY_ORDER_FROM: usize = 32;
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
 
 /// The mutations by key, those of one key in their order; all in their order where a range is removed.
 fn in_key_order(log: &MutationLog) -> Vec<Mutation<'_>> {
@@ -85,6 +90,7 @@ struct Database {
     seals: seal::Seals,
     /// Told of reads that may go to the disk, once there is one.
     latency: OnceLock<Arc<ForegroundLatency>>,
+    memtables: WriteBufferManager,
     /// As the store was opened with.
     storage_options: StorageOptions,
     /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state, unless it is to
@@ -233,11 +239,12 @@ impl RocksEngine {
         create: bool,
         spare_disk: bool,
     ) -> Result<RocksEngine, RocksOpenFailure> {
-        let cache =
-            Cache::new_hyper_clock_cache(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX), 0);
+        let cache = Cache::new_hyper_clock_cache(size(options.cache_bytes), 0);
         let mut database_options = options::database_options(options, create);
         let limiter = (!options.engine_defaults)
             .then(|| RateLimiter::install(&mut database_options, options.io_budget_bytes_per_second));
+        let memtables = WriteBufferManager::new_write_buffer_manager(size(options.memtables_bytes), false);
+        database_options.set_write_buffer_manager(&memtables);
         raw::checksum_tables(&mut database_options);
         let events = raw::Events::listen(&mut database_options);
         if spare_disk {
@@ -259,6 +266,7 @@ impl RocksEngine {
             limiter,
             seals: seal::Seals::new(options.memtable_bytes),
             latency: OnceLock::new(),
+            memtables,
             storage_options: options.clone(),
             write_options,
             out_of_space: AtomicBool::new(false),
@@ -417,10 +425,7 @@ impl Engine for RocksEngine {
         self.database.set_options(&[("max_background_jobs", &jobs.to_string())])
     }
 
-    fn resize(&self, cache_bytes: u64, journal_bytes_max: u64) -> Result<(), StorageError> {
-        // One that is cloned is the same cache.
-        self.database.cache.clone().set_capacity(usize::try_from(cache_bytes).unwrap_or(usize::MAX));
-        self.database.cache_bytes.store(cache_bytes, Ordering::Relaxed);
+    fn bound_journal(&self, journal_bytes_max: u64) -> Result<(), StorageError> {
         let journal = options::journal_limit(journal_bytes_max).to_string();
         self.database.set_options(&[("max_total_wal_size", &journal)])
     }
@@ -436,6 +441,19 @@ impl Engine for RocksEngine {
 
     fn statistics(&self) -> EngineStatistics {
         self.database.statistics()
+    }
+
+    fn memory(&self) -> EngineMemory {
+        let (cache, memtables) = (self.database.cache.get_usage(), self.database.memtables.get_usage());
+        EngineMemory { cache: cache as u64, memtables: memtables as u64 }
+    }
+
+    fn bound_memory(&self, most: EngineMemory) {
+        if self.database.cache_bytes.swap(most.cache, Ordering::Relaxed) != most.cache {
+            // One that is cloned is the same cache.
+            self.database.cache.clone().set_capacity(size(most.cache));
+        }
+        self.database.memtables.set_buffer_size(size(most.memtables));
     }
 
     fn close(&self) {
@@ -547,6 +565,42 @@ mod tests {
             _ => Some(b"third".to_vec()),
         };
         assert_eq!(written(unit), (0..=u8::MAX).map(expect).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn memory_is_told_and_bounded() {
+        const MIB: u64 = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
+        let write = |key: u16| {
+            let mut unit = WriteUnit::new();
+            unit.put(Keyspace::Documents, &key.to_be_bytes(), &[7; 1 << 14]);
+            engine.write(&[unit], &MutationLog::default()).unwrap();
+        };
+        (0..128).for_each(write);
+        assert!(engine.memory().memtables >= 2 * MIB, "{:?}", engine.memory());
+        assert_eq!(engine.statistics().flushes, 0);
+        // The next writes flush what is too much, though the memtable is not full.
+        engine.bound_memory(EngineMemory { cache: MIB, memtables: 2 * MIB });
+        let mut key = 128;
+        while engine.statistics().flushes == 0 {
+            write(key);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            key += 1;
+            assert!(key < 140, "nothing was flushed: {:?}", engine.memory());
+        }
+        engine.flush().unwrap();
+        for key in 0_u16..128 {
+            assert!(
+                engine
+                    .reader()
+                    .get(Keyspace::Documents, &key.to_be_bytes(), ReadTier::Any)
+                    .unwrap()
+                    .is_some()
+            );
+        }
+        assert!(engine.memory().cache <= MIB + MIB / 4, "{:?}", engine.memory());
+        assert_eq!(engine.statistics().cache_capacity_bytes, MIB);
     }
 
     #[test]
