@@ -55,10 +55,19 @@ def test_a_password_is_refused_in_words_that_drivers_know(server, mechanism):
     assert failure.value.details["codeName"] == "AuthenticationFailed"
 
 
-def test_logging_in_by_hand(client):
+def test_logging_in_by_hand(server):
+    # A conversation is a connection's.
+    with server.client(maxPoolSize=1) as client:
+        log_in_by_hand(client)
+
+
+def log_in_by_hand(client):
     start = {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b"n,,n=me,r=abc"}
     before = answer(client, {"serverStatus": 1})["security"]["authentication"]["mechanisms"]["SCRAM-SHA-256"]
-    fails(client, start, (18, "AuthenticationFailed"), "Authentication failed.")
+    begun = answer(client, start)
+    assert begun["conversationId"] == 1 and begun["payload"].startswith(b"r=abc"), "nobody is told that there is no such user"
+    proof = b"c=biws," + begun["payload"].split(b",")[0] + b",p=" + b"A" * 43 + b"="
+    fails(client, {"saslContinue": 1, "conversationId": 1, "payload": proof}, (18, "AuthenticationFailed"), "Authentication failed.")
     after = answer(client, {"serverStatus": 1})["security"]["authentication"]["mechanisms"]["SCRAM-SHA-256"]
     assert after["authenticate"] == {"received": before["authenticate"]["received"] + 1, "successful": 0}
     unknown = {**start, "mechanism": "PLAIN"}
@@ -73,7 +82,8 @@ def test_logging_in_by_hand(client):
 def test_a_handshake_that_asks_for_mechanisms(client):
     hello = {"hello": 1, "saslSupportedMechs": "admin.me", "speculativeAuthenticate": {"saslStart": 1, "mechanism": "SCRAM-SHA-256"}}
     reply = answer(client, hello)
-    assert reply["isWritablePrimary"] and not {"saslSupportedMechs", "speculativeAuthenticate"} & set(reply)
+    assert reply["isWritablePrimary"] and "speculativeAuthenticate" not in reply, "what cannot be begun so is passed over"
+    assert reply["saslSupportedMechs"] == ["SCRAM-SHA-1", "SCRAM-SHA-256"], "as of a user that exists"
 
 
 def test_users_and_roles(client):

@@ -15,6 +15,7 @@
 //! # Not here
 //! What a server without documents could do as well: `dispatch`.
 
+mod access;
 mod aggregation;
 mod calendar;
 mod command;

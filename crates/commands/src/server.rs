@@ -1,5 +1,6 @@
 //! A server with documents: the node that the commands of this crate work on.
 
+use crate::access::AccessCache;
 use crate::calendar::CalendarBoard;
 use crate::command::{COMMANDS, copy_operation};
 use crate::error::CommandResult;
@@ -8,6 +9,7 @@ use crate::index_builds::ResumedBuild;
 use crate::parameters::Parameters;
 use crate::replica_set::{SetMember, journaled, no_replica_set, refused};
 use crate::ttl::TtlFigures;
+use ::access::{AccessUser, UserName};
 use catalog::{Catalog, ChangeObserver, OperationContext, Receipts};
 use dispatch::command::Command;
 use dispatch::concern::{ReadConcern, WriteConcern};
@@ -44,6 +46,8 @@ pub struct DataNode {
     pub(crate) calendar: CalendarBoard,
     /// The index build that goes on after a restart.
     pub(crate) resumed_build: ResumedBuild,
+    /// Users and roles.
+    pub(crate) access: AccessCache,
 }
 
 impl DataNode {
@@ -181,6 +185,27 @@ impl Node for DataNode {
         }
     }
 
+    #[inline]
+    fn access_generation(&self) -> u64 {
+        self.access.generation()
+    }
+
+    fn has_users(&self) -> bool {
+        self.has_any_user()
+    }
+
+    fn known_user(&self, name: &UserName) -> Option<Arc<AccessUser>> {
+        self.access.known(name)
+    }
+
+    fn read_user(&self, name: &UserName) -> CommandResult<Option<Arc<AccessUser>>> {
+        self.stored_user(name)
+    }
+
+    fn login_secret(&self) -> CommandResult<Vec<u8>> {
+        self.stored_secret()
+    }
+
     fn complete(&self, concern: WriteConcern) -> WriteConcern {
         match &self.member {
             Some(member) => member.complete(concern),
@@ -201,6 +226,7 @@ impl DataNode {
             ttl: TtlFigures::default(),
             calendar: CalendarBoard::default(),
             resumed_build: ResumedBuild::default(),
+            access: AccessCache::default(),
             catalog,
         }
     }

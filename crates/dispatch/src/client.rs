@@ -1,5 +1,6 @@
 //! What the server knows of one client connection, and the operation it runs now.
 
+use crate::authorization::ClientAccess;
 use crate::host::ClientLink;
 use crate::interrupt::Interrupt;
 use crate::sessions::LogicalSessionId;
@@ -32,6 +33,8 @@ pub struct Client {
     backs_off: AtomicBool,
     /// The running operation. Order of locks: this one before anything of the registries.
     operation: Mutex<Option<Box<RunningOperation>>>,
+    /// Who it is.
+    pub access: ClientAccess,
     /// The switch of the running operation.
     pub interrupt: Interrupt,
     /// The cursor whose batches are streamed to the client; 0: none is.
@@ -152,6 +155,7 @@ impl Client {
             said_hello: AtomicBool::new(false),
             backs_off: AtomicBool::new(false),
             operation: Mutex::new(None),
+            access: ClientAccess::default(),
             interrupt: Interrupt::new(Arc::clone(&link)),
             streamed_cursor: AtomicI64::new(0),
             link,

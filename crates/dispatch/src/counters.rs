@@ -1,6 +1,7 @@
 //! Counting what the server does: operations by class, commands by name, work per collection.
 
 use crate::figure::narrow;
+use access::Mechanism;
 use document::{Document, doc};
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -28,8 +29,18 @@ pub enum OperationClass {
     Command,
 }
 
-/// The mechanisms whose attempts to log in are counted by name.
-pub const MECHANISMS: [&str; 2] = ["SCRAM-SHA-1", "SCRAM-SHA-256"];
+/// Attempts to log in by one mechanism.
+#[derive(Debug, Default)]
+pub struct LoginCounters {
+    /// Begun in a `hello`.
+    pub speculative_received: Counter,
+    /// Those among them that succeeded.
+    pub speculative_successful: Counter,
+    /// Begun, however.
+    pub received: Counter,
+    /// Those that succeeded.
+    pub successful: Counter,
+}
 
 /// Threads that count at the same time mostly do so in different shards: a cache line that goes to and fro
 /// between cores with each request costs more than all the counting.
@@ -112,8 +123,8 @@ pub struct OperationCounters {
     pub refused_as_stale: Counter,
     /// `hello` that asked for `saslSupportedMechs`.
     pub mechanisms_asked: Counter,
-    /// Attempts to log in, by mechanism. None succeeds: there are no users.
-    pub logins: [Counter; MECHANISMS.len()],
+    /// Attempts to log in, by mechanism.
+    pub logins: [LoginCounters; Mechanism::ALL.len()],
 }
 
 impl OperationCounters {

@@ -5,6 +5,7 @@ use crate::context::{BatchContext, CommandContext};
 use crate::error::{CommandError, CommandResult, code};
 use crate::node::Node;
 use crate::sessions::LogicalSessionId;
+use access::UserName;
 use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, ElementType, RawArray, RawDocument, Timestamp};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -109,7 +110,9 @@ pub fn open_fixed<N: Node>(
         BatchEnd::Exhausted => 0,
         BatchEnd::More => {
             let session = context.generic.session;
-            context.server.cursors.open(ClientCursor::new(namespace, session, context.body, Box::new(source)))
+            let mut cursor = ClientCursor::new(namespace, session, context.body, Box::new(source));
+            cursor.owner = context.client.access.user_name();
+            context.server.cursors.open(cursor)
         }
     };
     let mut cursor = reply.start_document("cursor");
@@ -124,6 +127,8 @@ pub struct ClientCursor<N: Node> {
     pub namespace: String,
     /// The owning session.
     pub session: Option<LogicalSessionId>,
+    /// Who opened it, if anybody was logged in.
+    pub owner: Option<UserName>,
     /// Never closed for idleness.
     pub no_timeout: bool,
     /// Waits for documents that come later (capped collections).
@@ -160,6 +165,7 @@ impl<N: Node> ClientCursor<N> {
         ClientCursor {
             namespace: namespace.into(),
             session,
+            owner: None,
             no_timeout: false,
             tailable: false,
             await_data: false,
@@ -189,6 +195,8 @@ pub struct CursorReport {
     pub namespace: String,
     /// The owning session.
     pub session: Option<LogicalSessionId>,
+    /// Who opened it.
+    pub owner: Option<UserName>,
     /// Waits for later documents.
     pub tailable: bool,
     /// Never closed for idleness.
@@ -210,6 +218,7 @@ enum Entry<N: Node> {
     Pinned {
         session: Option<LogicalSessionId>,
         namespace: String,
+        owner: Option<UserName>,
         doom: Option<Doom>,
         user: Option<Arc<Client>>,
     },
@@ -308,8 +317,8 @@ impl<N: Node> Cursors<N> {
             return Err(CommandError::new(code::UNAUTHORIZED, message));
         }
         check_session(id, cursor.session, session)?;
-        let (session, namespace) = (cursor.session, cursor.namespace.clone());
-        let pinned = Entry::Pinned { session, namespace, doom: None, user: None };
+        let (session, namespace, owner) = (cursor.session, cursor.namespace.clone(), cursor.owner.clone());
+        let pinned = Entry::Pinned { session, namespace, owner, doom: None, user: None };
         match std::mem::replace(entry, pinned) {
             Entry::Idle { cursor, .. } => Ok(PinnedCursor { cursors: self, id, cursor: Some(cursor) }),
             Entry::Pinned { .. } => unreachable!("cursor {id} was idle under the same lock"),
@@ -342,11 +351,11 @@ impl<N: Node> Cursors<N> {
         matches!(self.shard(id).lock().get(&id), Some(Entry::Pinned { doom: Some(_), .. }))
     }
 
-    /// The namespace of a cursor.
-    pub fn namespace(&self, id: i64) -> Option<String> {
+    /// The namespace of a cursor, and who opened it.
+    pub fn namespace(&self, id: i64) -> Option<(String, Option<UserName>)> {
         match self.shard(id).lock().get(&id)? {
-            Entry::Idle { cursor, .. } => Some(cursor.namespace.clone()),
-            Entry::Pinned { namespace, .. } => Some(namespace.clone()),
+            Entry::Idle { cursor, .. } => Some((cursor.namespace.clone(), cursor.owner.clone())),
+            Entry::Pinned { namespace, owner, .. } => Some((namespace.clone(), owner.clone())),
         }
     }
 
@@ -438,6 +447,7 @@ impl<N: Node> Cursors<N> {
                         id: *id,
                         namespace: cursor.namespace.clone(),
                         session: cursor.session,
+                        owner: cursor.owner.clone(),
                         tailable: cursor.tailable,
                         no_timeout: cursor.no_timeout,
                         returned: cursor.returned,

@@ -1,6 +1,7 @@
 //! From a request to a reply: look the command up, check what is common to all, run it, count it.
 
 use crate::acknowledge::{await_read_concern, await_write_concern};
+use crate::authorization::{authorize, check_login, is_authorized};
 use crate::client::{Client, OperationStart};
 use crate::command::{Command, Execution, Run, TimeLimit};
 use crate::concern::ReadConcernLevel;
@@ -119,6 +120,7 @@ fn prepare<'a, N: Node>(
     if command.only_for_tests && !server.parameters.is_on(Parameter::EnableTestCommands) {
         return Err(unknown_command(request, first.name()));
     }
+    check_login(server, client, command.name, position)?;
     if request.legacy_database.is_some() && !command.accepts_op_query {
         let message = format!(
             "Unsupported OP_QUERY command: {}. The client driver may require an upgrade",
@@ -169,7 +171,7 @@ fn prepare<'a, N: Node>(
         id: next_operation_id(),
         command_name: command.name,
         database,
-        command: request.body.as_bytes(),
+        command: if command.has_secrets { &[] } else { request.body.as_bytes() },
         session: generic.session,
         started,
     });
@@ -355,6 +357,9 @@ async fn run<'a, N: Node>(
     outcome: &mut CommandOutcome,
 ) -> CommandResult {
     let Prepared { context, position, times, execution } = prepared;
+    if server.access.is_enforced() && !is_authorized(context, *position)? {
+        Box::pin(authorize(context, *position)).await?;
+    }
     match execution {
         Execution::Diagnostic | Execution::InlineFirst => {}
         Execution::BriefPool => context.offload_briefly().await,

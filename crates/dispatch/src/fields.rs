@@ -226,6 +226,11 @@ impl<'a> Fields<'a> {
         &self.left
     }
 
+    /// The document sequences that nobody took yet.
+    pub fn sequences(&self) -> &[wire::DocumentSequence<'a>] {
+        &self.sequences
+    }
+
     /// Ends the taking.
     ///
     /// # Errors

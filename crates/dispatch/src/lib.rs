@@ -33,6 +33,7 @@
 //! handling and no log writing (`heddle`): the traits of [`host`] are the way out.
 
 mod acknowledge;
+pub mod authorization;
 mod batch;
 pub mod client;
 pub mod command;
@@ -49,6 +50,7 @@ mod freshness;
 pub mod generic;
 pub mod host;
 pub mod interrupt;
+mod login;
 mod node;
 pub mod parameters;
 pub mod request;

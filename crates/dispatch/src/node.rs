@@ -5,9 +5,11 @@ use crate::concern::{ReadConcern, WriteConcern};
 use crate::error::{CommandError, CommandResult};
 use crate::freshness::ReadFreshness;
 use crate::role::{ReplyTimes, Role};
+use access::{AccessUser, UserName};
 use document::{Document, DocumentBuilder, Timestamp};
 use std::fmt::Debug;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the commands of a server work on. A node with documents has its catalog and its store here; one that
@@ -137,6 +139,38 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// Waits until the data are not older.
     fn fresh(&self, _staleness_max: Duration) -> impl Future<Output = ()> + Send {
         std::future::pending()
+    }
+
+    /// Changes whenever a user or a role may have changed, so that what is kept of them is asked for anew.
+    #[inline]
+    fn access_generation(&self) -> u64 {
+        0
+    }
+
+    /// Whether there is any user: without one, whoever is on this machine may make the first one.
+    fn has_users(&self) -> bool {
+        false
+    }
+
+    /// A user, if what is kept of it is of this generation; without reading the disk.
+    fn known_user(&self, _name: &UserName) -> Option<Arc<AccessUser>> {
+        None
+    }
+
+    /// A user as it is stored now. May block.
+    ///
+    /// # Errors
+    /// Storage errors.
+    fn read_user(&self, _name: &UserName) -> CommandResult<Option<Arc<AccessUser>>> {
+        Ok(None)
+    }
+
+    /// What gives users that do not exist their salts: a secret of the deployment. May block.
+    ///
+    /// # Errors
+    /// Storage errors.
+    fn login_secret(&self) -> CommandResult<Vec<u8>> {
+        Ok(Vec::new())
     }
 
     /// The write concern with what it does not say.

@@ -1,5 +1,6 @@
 //! All state of a running server.
 
+use crate::authorization::AccessControl;
 use crate::client::Client;
 use crate::command::{Command, CommandTable, host_info};
 use crate::counters::{CollectionUsage, Counter, OperationClass, OperationCounters, Usage};
@@ -41,6 +42,8 @@ pub struct ServiceContext<N: Node> {
     pub cursors: Cursors<N>,
     /// Logical sessions.
     pub sessions: LogicalSessions,
+    /// Who may do what.
+    pub access: AccessControl,
     /// Faults on demand.
     pub failpoints: FailPoints,
     /// Counts by class.
@@ -82,6 +85,7 @@ impl<N: Node> ServiceContext<N> {
         let sessions_max = usize::try_from(parameters.unsigned(Parameter::SessionsMax)).unwrap_or(usize::MAX);
         let commands = CommandTable::of_node();
         Arc::new(ServiceContext {
+            access: AccessControl::new(&parameters),
             parameters,
             node,
             cursors: Cursors::default(),

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The UUID of a session (`lsid.id`). Without authentication there is one owner, so that it identifies the
-/// session.
+/// The UUID of a session (`lsid.id`). Users are not told apart: it is random, so that who knows it is
+/// the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LogicalSessionId(pub [u8; 16]);
 

@@ -73,6 +73,12 @@ fn server_options(command: Command) -> Command {
                 .help("More log lines; up to -vvvvv"),
         )
         .arg(
+            Arg::new("auth")
+                .long("auth")
+                .action(ArgAction::SetTrue)
+                .help("Holds every request to the privileges of who is logged in (security.authorization)"),
+        )
+        .arg(
             Arg::new("nounixsocket")
                 .long("nounixsocket")
                 .action(ArgAction::SetTrue)

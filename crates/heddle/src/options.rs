@@ -31,6 +31,11 @@ pub(crate) enum OptionsError {
     UnknownKey { key: String, path: String },
     #[error("unknown server parameter '{name}': see `heddle parameters` for what there is")]
     UnknownParameter { name: String },
+    #[error(
+        "security.authorization is not possible on a member of a replica set: members cannot show each other \
+         who they are, so that whoever reaches them could take their place"
+    )]
+    OpenMembers,
     #[error("systemLog.path is required if systemLog.destination is to a file")]
     NoLogPath,
     #[error("--setParameter needs name=value, found '{given}'")]
@@ -66,6 +71,10 @@ impl Options {
     /// The rules across options.
     fn check(&self) -> Result<(), OptionsError> {
         let to_file = self.parameters.text(Parameter::LogDestination) == "file";
+        let has_access_control = self.parameters.text(Parameter::Authorization) == "enabled";
+        if has_access_control && !self.parameters.text(Parameter::ReplSetName).is_empty() {
+            return Err(OptionsError::OpenMembers);
+        }
         if to_file && self.parameters.text(Parameter::LogPath).is_empty() {
             return Err(OptionsError::NoLogPath);
         }
@@ -88,6 +97,9 @@ impl Options {
         }
         if matches.get_flag("nounixsocket") {
             self.set(Parameter::UnixSocketEnabled, Setting::Boolean(false))?;
+        }
+        if matches.get_flag("auth") {
+            self.set(Parameter::Authorization, Setting::Text("enabled".to_owned()))?;
         }
         match matches.get_count("verbose") {
             0 => Ok(()),

@@ -19,9 +19,11 @@ use commands::{DataNode, ServiceContext};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
 use dispatch::parameters::{Parameter, Parameters, Setting};
 use query::memory::MemoryPool;
+use rustix::fs::Mode;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::error::Error;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -81,6 +83,10 @@ impl StartFailure {
 
 /// Starts the server and returns when it has ended.
 pub(crate) fn run(options: Options) -> ExitCode {
+    if !options.parameters.is_on(Parameter::HonorSystemUmask) {
+        // Before any file is made.
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    }
     let log = match start_log(&options) {
         Ok(log) => log,
         Err(error) => return fail(&error, EXIT_START),
@@ -228,6 +234,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     commands::keep_index_builds_to_calendar(&server);
     commands::keep_compaction_to_calendar(&server);
     warn_about_access(parameters);
+    warn_about_permissions(&parameters.text(Parameter::DbPath));
     let service = Arc::new(CommandService::new(Arc::clone(&server)));
     warn_about_limits(parameters, budget);
     let transport = transport::Server::start(network_options, service)
@@ -338,11 +345,26 @@ fn open_store(
 fn warn_about_access(parameters: &Parameters) {
     let bind = parameters.text(Parameter::BindIp);
     let open = parameters.is_on(Parameter::BindIpAll) || bind.split(',').any(|part| !is_local(part.trim()));
+    if parameters.text(Parameter::Authorization) == "enabled" {
+        tracing::info!(target: "control", id = 22_121,
+            "Access control is on; what is sent is not encrypted, passwords excepted");
+        return;
+    }
     tracing::warn!(target: "control", id = 22_120,
         "There is no access control: whoever reaches this server may read and change everything");
     if open {
         tracing::warn!(target: "control", id = 22_140, bind_ip = bind,
             "This server listens on addresses that other machines may reach");
+    }
+}
+
+/// A directory that was made by hand or by an older version may be open to all users of the machine.
+fn warn_about_permissions(path: &str) {
+    let Ok(metadata) = std::fs::metadata(path) else { return };
+    let others = metadata.permissions().mode() & (Mode::RWXO.bits() as u32);
+    if others != 0 {
+        tracing::warn!(target: "control", id = 22_141, path,
+            "Other users of this machine may look into the data directory: `chmod o-rwx` closes it");
     }
 }
 
@@ -386,6 +408,8 @@ impl Running {
                     if expired.elapsed() >= pause {
                         expired = Instant::now();
                         self.server.expire(expired);
+                        // Documents of users that a tool has written are nowhere told.
+                        self.server.node.look_at_access_again();
                     }
                     if let Some(member) =
                         self.member.as_ref().filter(|_| sessions_expired.elapsed() >= SESSIONS_EVERY)

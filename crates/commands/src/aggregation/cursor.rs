@@ -131,6 +131,7 @@ pub(crate) async fn give_first_batch(
     let id = match end {
         BatchEnd::More if !single_batch => {
             let mut open = ClientCursor::new(namespace, context.generic.session, context.body, source);
+            open.owner = context.client.access.user_name();
             open.returned = returned;
             open.time_left = context.time_left();
             open.snapshot = context.snapshot();

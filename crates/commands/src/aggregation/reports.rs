@@ -8,8 +8,10 @@ use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
 use crate::sessions::LogicalSessionId;
 use crate::write::not_on_a_view;
+use ::access::{AccessTarget, Action};
 use catalog::Collection;
-use dispatch::command::{current_op, host_info};
+use dispatch::command::current_op::{self, Whose};
+use dispatch::command::host_info;
 use dispatch::narrow;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use std::sync::Arc;
@@ -123,16 +125,22 @@ fn operations(context: &CommandContext<'_>, operand: RawDocument<'_>) -> Command
     let mut fields = Fields::nested("$currentOp", operand)?;
     let idle_connections = fields.boolean("idleConnections")?.unwrap_or(false);
     let idle_cursors = fields.boolean("idleCursors")?.unwrap_or(false);
-    fields.ignore(&["allUsers", "idleSessions", "localOps", "truncateOps", "targetAllNodes", "backtrace"]);
+    let all_users = fields.boolean("allUsers")?.unwrap_or(false);
+    fields.ignore(&["idleSessions", "localOps", "truncateOps", "targetAllNodes", "backtrace"]);
     fields.finish()?;
-    let mut operations = current_op::operations(context.server, idle_connections);
+    let whose = if all_users { Whose::All } else { Whose::of(context) };
+    let mut operations = current_op::operations(context.server, idle_connections, &whose);
     if idle_cursors {
-        operations.extend(current_op::idle_cursors(context.server));
+        operations.extend(current_op::idle_cursors(context.server, &whose));
     }
     Ok(operations)
 }
 
+/// It is not known whose sessions they are: who may not see all of them sees none.
 fn sessions(context: &CommandContext<'_>) -> Vec<DocumentBuf> {
+    if !context.may(AccessTarget::Cluster, Action::ListSessions) {
+        return Vec::new();
+    }
     context.server.sessions.all().iter().map(session).collect()
 }
 

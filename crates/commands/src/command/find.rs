@@ -357,6 +357,7 @@ async fn give_first_batch(
             let namespace = format!("{database}.{name}");
             let mut cursor =
                 ClientCursor::new(namespace, context.generic.session, context.body, Box::new(source));
+            cursor.owner = context.client.access.user_name();
             cursor.no_timeout = request.no_timeout;
             cursor.tailable = request.tailable;
             cursor.await_data = request.await_data;

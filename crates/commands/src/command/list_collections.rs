@@ -4,6 +4,7 @@ use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
 use crate::error::CommandResult;
+use access::AccessTarget;
 use catalog::{CollectionDefinition, Namespace};
 use document::{DocumentBuf, DocumentBuilder, Value, doc};
 use query::Environment;
@@ -21,11 +22,16 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     let filter = filter.map(|filter| Matcher::parse(filter, &environment)).transpose()?;
     let name_only = context.fields.flexible_boolean("nameOnly")?.unwrap_or(false);
     let batch_size = context.fields.cursor_batch_size()?;
-    context.fields.ignore(&["authorizedCollections", "includePendingDrops"]);
+    let only_authorized = context.fields.flexible_boolean("authorizedCollections")?.unwrap_or(false);
+    context.fields.ignore(&["includePendingDrops"]);
     context.fields.finish()?;
     catalog::check_database(context.database)?;
     let mut documents = Vec::new();
     for (namespace, entry) in context.server.node.catalog.state().entries(context.database) {
+        let target = AccessTarget::Collection(namespace.database(), namespace.collection());
+        if only_authorized && !context.sees(|user| user.privileges.allows_something(target)) {
+            continue;
+        }
         let described = describe(&namespace, &entry.definition());
         if filter.as_ref().map_or(Ok(true), |filter| filter.matches(described.as_raw()))? {
             documents.push(if name_only { name_of(&described) } else { described });

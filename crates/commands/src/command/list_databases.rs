@@ -3,6 +3,7 @@
 use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
+use access::{AccessTarget, Action};
 use document::{DocumentBuf, DocumentBuilder, doc_buf};
 use query::Environment;
 use query::matcher::Matcher;
@@ -19,11 +20,15 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     let filter = context.fields.document("filter")?;
     let filter = filter.map(|filter| Matcher::parse(filter, &environment)).transpose()?;
     let name_only = context.fields.flexible_boolean("nameOnly")?.unwrap_or(false);
-    context.fields.ignore(&["authorizedDatabases"]);
+    let only_authorized = context.fields.flexible_boolean("authorizedDatabases")?.unwrap_or(false);
     context.fields.finish()?;
+    let shows_all = !only_authorized && context.may(AccessTarget::Cluster, Action::ListDatabases);
     let mut total = 0;
     let mut shown = reply.start_array("databases");
     for (database, size) in sizes(context) {
+        if !shows_all && !context.sees(|user| user.privileges.allows_something_in(&database)) {
+            continue;
+        }
         let described = describe(&database, size, name_only);
         if filter.as_ref().map_or(Ok(true), |filter| filter.matches(described.as_raw()))? {
             shown.push(&described);

@@ -7,6 +7,7 @@ use dispatch::command::{Execution, TimeLimit, build_info, host_info};
 type Command = dispatch::command::Command<DataNode>;
 type Run = dispatch::command::Run<DataNode>;
 
+mod access;
 mod aggregate;
 mod apply_ops;
 mod backup;
@@ -42,12 +43,10 @@ mod re_index;
 mod rename_collection;
 mod repl_set;
 mod repl_set_internal;
-mod roles_info;
 mod rw_concern;
 mod server_status;
 mod transactions;
 mod update;
-mod users_info;
 mod validate;
 mod validate_db_metadata;
 
@@ -76,11 +75,14 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &delete::COMMAND,
     &distinct::COMMAND,
     &drop::COMMAND,
-    &roles_info::DROP_ALL,
-    &users_info::DROP_ALL,
+    &access::CREATE_ROLE,
+    &access::CREATE_USER,
+    &access::DROP_ALL_ROLES,
+    &access::DROP_ALL_USERS,
     &drop_database::COMMAND,
     &drop_indexes::COMMAND,
-    &users_info::DROP,
+    &access::DROP_ROLE,
+    &access::DROP_USER,
     &explain::COMMAND,
     &find::COMMAND,
     &find_and_modify::COMMAND,
@@ -88,6 +90,9 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &calendar::GET,
     &rw_concern::GET,
     &get_diagnostic_data::COMMAND,
+    &access::GRANT_PRIVILEGES,
+    &access::GRANT_ROLES_TO_ROLE,
+    &access::GRANT_ROLES_TO_USER,
     &backup::COMMAND,
     &insert::COMMAND,
     &list_collections::COMMAND,
@@ -113,13 +118,18 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &repl_set::STEP_DOWN,
     &repl_set::STEP_UP,
     &repl_set::SYNC_FROM,
-    &roles_info::COMMAND,
+    &access::REVOKE_PRIVILEGES,
+    &access::REVOKE_ROLES_FROM_ROLE,
+    &access::REVOKE_ROLES_FROM_USER,
+    &access::ROLES_INFO,
     &server_status::COMMAND,
     &calendar::SET,
     &rw_concern::SET,
     &feature_version::COMMAND,
     &update::COMMAND,
-    &users_info::COMMAND,
+    &access::UPDATE_ROLE,
+    &access::UPDATE_USER,
+    &access::USERS_INFO,
     &validate::COMMAND,
     &validate_db_metadata::COMMAND,
 ];
@@ -138,6 +148,8 @@ mod tests {
             | "commitTransaction"
             | "create"
             | "createIndexes"
+            | "createRole"
+            | "createUser"
             | "delete"
             | "applyOps"
             | "drop"
@@ -145,14 +157,23 @@ mod tests {
             | "dropAllUsersFromDatabase"
             | "dropDatabase"
             | "dropIndexes"
+            | "dropRole"
             | "dropUser"
             | "findAndModify"
+            | "grantPrivilegesToRole"
+            | "grantRolesToRole"
+            | "grantRolesToUser"
             | "insert"
             | "renameCollection"
+            | "revokePrivilegesFromRole"
+            | "revokeRolesFromRole"
+            | "revokeRolesFromUser"
             | "setCalendar"
             | "setDefaultRWConcern"
             | "setFeatureCompatibilityVersion"
-            | "update" => OnSecondary::Never,
+            | "update"
+            | "updateRole"
+            | "updateUser" => OnSecondary::Never,
             "aggregate"
             | "collStats"
             | "count"
@@ -234,6 +255,23 @@ mod tests {
             | "whatsmyuri" => OnSecondary::Always,
             name => panic!("{name}: does a secondary answer it?"),
         }
+    }
+
+    /// What has no row is refused to everybody but members, and nobody would notice for which reason.
+    #[test]
+    fn it_is_known_of_every_command_what_it_needs() {
+        let table = CommandTable::<DataNode>::of_node();
+        let missing: Vec<_> = table
+            .iter()
+            .map(|command| command.name)
+            .filter(|name| ::access::requirement_of(name).is_none())
+            .collect();
+        assert_eq!(missing, [""; 0], "say in crates/access/src/requirement/table.rs what these need");
+        let gone: Vec<_> = ::access::requirements()
+            .map(|(name, _)| name)
+            .filter(|name| table.get(name.as_bytes()).is_none())
+            .collect();
+        assert_eq!(gone, [""; 0], "rows of commands that do not exist");
     }
 
     #[test]

@@ -5,10 +5,11 @@
 use super::build_info::MONGODB_VERSION;
 use super::{Command, Run};
 use crate::context::CommandContext;
-use crate::counters::MECHANISMS;
+use crate::counters::Counter;
 use crate::error::CommandResult;
 use crate::server::ServiceContext;
 use crate::spans::SPAN_NAMES;
+use access::Mechanism;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 use std::sync::Arc;
 
@@ -181,18 +182,22 @@ fn catalog_stats(server: &Arc<ServiceContext>) -> Document {
     }
 }
 
-/// Who tried to log in. Nobody succeeds: there are no users.
+/// Who tried to log in.
 fn security(server: &Arc<ServiceContext>) -> Document {
     let counters = &server.counters;
-    let attempts = |received: i64| doc! { "received": received, "successful": 0_i64 };
-    let mechanisms: Document = MECHANISMS
+    let attempts = |received: &Counter, successful: &Counter| {
+        doc! { "received": (received.get() as i64), "successful": (successful.get() as i64) }
+    };
+    let mechanisms: Document = Mechanism::ALL
         .into_iter()
         .zip(&counters.logins)
-        .map(|(name, logins)| {
+        .map(|(mechanism, logins)| {
+            let speculative = attempts(&logins.speculative_received, &logins.speculative_successful);
             let told = doc! {
-                "speculativeAuthenticate": (attempts(0)), "authenticate": (attempts(logins.get() as i64))
+                "speculativeAuthenticate": speculative,
+                "authenticate": (attempts(&logins.received, &logins.successful)),
             };
-            (name, Value::Document(told))
+            (mechanism.name(), Value::Document(told))
         })
         .collect();
     doc! {

@@ -10,6 +10,7 @@ use crate::narrow;
 use crate::node::Node;
 use crate::server::ServiceContext;
 use crate::utc_text;
+use access::UserName;
 use document::{DocumentBuf, DocumentBuilder};
 use query::{Environment, matcher::Matcher};
 
@@ -22,7 +23,8 @@ pub(crate) const fn command<N: Node>() -> Command<N> {
 
 fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let all = context.fields.flexible_boolean("$all")?.unwrap_or(false);
-    context.fields.ignore(&["$ownOps", "$truncateOps"]);
+    let only_own = context.fields.flexible_boolean("$ownOps")?.unwrap_or(false);
+    context.fields.ignore(&["$truncateOps"]);
     // What is left is a filter on the operations.
     let mut filter = Vec::new();
     let mut builder = DocumentBuilder::new(&mut filter);
@@ -34,8 +36,9 @@ fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder
     let filter = DocumentBuf::trusted(filter);
     let matcher = Matcher::parse(filter.as_raw(), &Environment::default())?;
     let mut array = reply.start_array("inprog");
-    let idle = if all { idle_cursors(context.server) } else { Vec::new() };
-    for operation in operations(context.server, all).into_iter().chain(idle) {
+    let whose = if only_own { Whose::of(context) } else { Whose::All };
+    let idle = if all { idle_cursors(context.server, &whose) } else { Vec::new() };
+    for operation in operations(context.server, all, &whose).into_iter().chain(idle) {
         if matcher.matches(operation.as_raw())? {
             array.push(&operation);
         }
@@ -43,22 +46,53 @@ fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder
     Ok(())
 }
 
+/// Whose operations are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whose {
+    /// Everybody's, and the server's.
+    All,
+    /// Those of connections that are logged in as this one, or as nobody.
+    One(Option<UserName>),
+}
+
+impl Whose {
+    /// Those of who asks; without `--auth` everybody's.
+    pub fn of<N: Node>(context: &CommandContext<'_, N>) -> Self {
+        match context.server.access.is_enforced() {
+            true => Whose::One(context.client.access.user_name()),
+            false => Whose::All,
+        }
+    }
+
+    fn includes(&self, owner: Option<&UserName>) -> bool {
+        match self {
+            Whose::All => true,
+            Whose::One(name) => name.as_ref() == owner,
+        }
+    }
+}
+
 /// The operations as documents; with `all`, idle connections too.
-pub fn operations<N: Node>(server: &ServiceContext<N>, all: bool) -> Vec<DocumentBuf> {
+pub fn operations<N: Node>(server: &ServiceContext<N>, all: bool, whose: &Whose) -> Vec<DocumentBuf> {
     let mut clients = server.clients();
     clients.sort_by_key(|client| client.id);
     let host = super::host_info::host_name();
     let mut documents = Vec::new();
     for client in clients {
         let operation = client.operation();
-        if operation.is_none() && !all {
+        let is_told = whose.includes(client.access.user_name().as_ref());
+        if !is_told || operation.is_none() && !all {
             continue;
         }
         let mut bytes = Vec::new();
         write(&mut DocumentBuilder::new(&mut bytes), server, &host, &client, operation.as_ref());
         documents.push(DocumentBuf::trusted(bytes));
     }
-    for operation in server.node.background_operations() {
+    let background = match whose {
+        Whose::All => server.node.background_operations(),
+        Whose::One(_) => Vec::new(),
+    };
+    for operation in background {
         let mut bytes = Vec::new();
         let mut document = DocumentBuilder::new(&mut bytes);
         document.append("type", "op").append("host", host.as_str());
@@ -70,9 +104,10 @@ pub fn operations<N: Node>(server: &ServiceContext<N>, all: bool) -> Vec<Documen
 }
 
 /// Cursors that nobody uses now, as `$currentOp` with `idleCursors` tells them.
-pub fn idle_cursors<N: Node>(server: &ServiceContext<N>) -> Vec<DocumentBuf> {
+pub fn idle_cursors<N: Node>(server: &ServiceContext<N>, whose: &Whose) -> Vec<DocumentBuf> {
     let host = super::host_info::host_name();
-    let views = server.cursors.idle().into_iter().map(|view| {
+    let told = server.cursors.idle().into_iter().filter(|view| whose.includes(view.owner.as_ref()));
+    let views = told.map(|view| {
         let mut bytes = Vec::new();
         let mut document = DocumentBuilder::new(&mut bytes);
         document
@@ -121,6 +156,9 @@ fn write<N: Node>(
         document.append("clientMetadata", metadata);
     }
     document.append("active", operation.is_some());
+    if let Some(name) = client.access.user_name() {
+        document.start_array("effectiveUsers").push(&name.to_document().to_buf());
+    }
     let Some(operation) = operation else { return };
     let took = ambient::elapsed(operation.started);
     let began_ms = server.now_ms() - i64::try_from(took.as_millis()).unwrap_or(0);

@@ -53,6 +53,13 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
     context.operation.set_namespace(context.database, name);
     let namespace = format!("{}.{name}", context.database);
     let server = context.server;
+    if server.access.is_enforced()
+        && let Some((_, owner)) = server.cursors.namespace(id)
+        && !context.owns(owner.as_ref())
+    {
+        let message = format!("cursor id {id} was not created by the authenticated user");
+        return Err(CommandError::new(code::UNAUTHORIZED, message));
+    }
     let pinned = server.cursors.pin(id, &namespace, context.generic.session)?;
     pinned.set_user(context.client);
     let limit = batch_size.map_or(usize::MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));

@@ -6,9 +6,12 @@ use super::{Command, CommandFuture, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::failpoints::{FailPoint, wait_while_set};
+use crate::fields::Fields;
+use crate::login::{SaslStart, begin, mechanisms};
 use crate::node::Node;
 use crate::parameters::Parameter;
 use crate::request::Next;
+use access::UserName;
 use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -68,10 +71,7 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
     if context.fields.any(FOR_MEMBER).is_some() {
         context.client.link.give_thread();
     }
-    if context.fields.string("saslSupportedMechs")?.is_some() {
-        // There are no users: nobody has mechanisms, and a speculative beginning of a log-in is passed over.
-        context.server.counters.mechanisms_asked.add(1);
-    }
+    let login = take_login(context)?;
     let compression = negotiate(context)?;
     let ask = read_topology_version(context)?;
     if context.server.failpoints.is_set(FailPoint::WaitInHello) {
@@ -83,8 +83,64 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
     // Before what it counts is read: at worst the next one is answered once too often.
     let counter = context.server.node.topology_counter();
     write(context, (&ask, counter), compression, reply);
+    if login.asked_for.is_some() || login.speculative.is_some() {
+        Box::pin(write_login(context, login, reply)).await?;
+    }
     if ask.streams {
         context.next = Some(Next::Command(next_hello(context, counter)));
+    }
+    Ok(())
+}
+
+/// What a hello asks about logging in.
+#[derive(Debug)]
+struct LoginAsk<'a> {
+    /// `saslSupportedMechs`: whose mechanisms are asked for.
+    asked_for: Option<UserName>,
+    /// `speculativeAuthenticate`: the first message of a login.
+    speculative: Option<SaslStart<'a>>,
+}
+
+fn take_login<'a, N: Node>(context: &mut CommandContext<'a, N>) -> CommandResult<LoginAsk<'a>> {
+    let mut login = LoginAsk { asked_for: None, speculative: None };
+    if let Some(asked_for) = context.fields.string("saslSupportedMechs")? {
+        context.server.counters.mechanisms_asked.add(1);
+        let Some((database, user)) = asked_for.split_once('.') else {
+            return Err(CommandError::bad_value(format!(
+                "UserName must contain a '.' separated database.user pair: {asked_for}"
+            )));
+        };
+        login.asked_for = Some(UserName::new(user, database));
+    }
+    if let Some(speculative) = context.fields.document("speculativeAuthenticate")? {
+        // What cannot be begun so is passed over: the client then begins in the usual way.
+        login.speculative = Fields::nested("saslStart", speculative)
+            .and_then(|mut fields| SaslStart::take(&mut fields, context.database, true))
+            .ok();
+    }
+    Ok(login)
+}
+
+/// The users are read, where that may block.
+async fn write_login<N: Node>(
+    context: &CommandContext<'_, N>,
+    login: LoginAsk<'_>,
+    reply: &mut DocumentBuilder<'_>,
+) -> CommandResult {
+    context.offload_briefly().await;
+    if let Some(name) = &login.asked_for {
+        let mut known = reply.start_array("saslSupportedMechs");
+        for mechanism in mechanisms(context, name)? {
+            known.push(mechanism);
+        }
+    }
+    if let Some(start) = login.speculative {
+        let mut begun = Vec::new();
+        let mut answer = DocumentBuilder::new(&mut begun);
+        if begin(context, start, &mut answer).await.is_ok() {
+            answer.finish();
+            reply.append("speculativeAuthenticate", RawDocument::trusted(&begun));
+        }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
+use access::{AccessTarget, Action};
 use document::{DocumentBuilder, RawValue};
 
 pub(crate) const fn command<N: Node>() -> Command<N> {
@@ -30,8 +31,16 @@ fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder
     let namespace = format!("{database}.{name}");
     let cursors = &context.server.cursors;
     let (mut killed, mut missing) = (Vec::new(), Vec::new());
+    let may_any = context.may(AccessTarget::Collection(database, name), Action::KillAnyCursor);
+    let is_foreign = |id: &i64| {
+        let found = cursors.namespace(*id).filter(|(of, _)| *of == namespace);
+        found.is_some_and(|(_, owner)| !context.owns(owner.as_ref()))
+    };
+    if !may_any && ids.iter().any(is_foreign) {
+        return Err(context.unauthorized());
+    }
     for id in ids {
-        let is_ours = cursors.namespace(id).is_some_and(|owner| owner == namespace);
+        let is_ours = cursors.namespace(id).is_some_and(|(of, _)| of == namespace);
         if is_ours && cursors.kill(id) { killed.push(id) } else { missing.push(id) }
     }
     let lists: [(&str, &[i64]); 4] = [

@@ -8,6 +8,7 @@ use crate::error::CommandResult;
 use crate::generic::ApiVersion;
 use crate::node::Node;
 use crate::role::OnSecondary;
+use access::{Requirement, requirement_of};
 use document::{DocumentBuilder, RawDocument};
 use hashbrown::HashMap;
 use std::fmt;
@@ -140,6 +141,8 @@ pub struct Command<N: Node> {
     pub time_limit: TimeLimit,
     /// Where it runs.
     pub execution: Execution,
+    /// Its fields have secrets: they are shown nowhere.
+    pub has_secrets: bool,
     /// Where it runs, when that depends on what is asked for.
     pub execution_of: Option<fn(RawDocument<'_>) -> Execution>,
     /// How it runs.
@@ -168,6 +171,7 @@ impl<N: Node> Command<N> {
             latency_class: None,
             time_limit: TimeLimit::Given,
             execution: Execution::Pool,
+            has_secrets: false,
             execution_of: None,
             run,
         }
@@ -209,6 +213,8 @@ impl<N: Node> Command<N> {
 pub struct CommandTable<N: Node> {
     /// Sorted by name.
     rows: Vec<&'static Command<N>>,
+    /// What each row needs of who asks for it.
+    requirements: Vec<&'static Requirement>,
     /// By name and alias: a row and its position. The keys are ours, so that the hash needs no seed.
     by_name: HashMap<&'static [u8], (usize, &'static Command<N>), rustc_hash::FxBuildHasher>,
 }
@@ -265,7 +271,11 @@ impl<N: Node> CommandTable<N> {
             let names = std::iter::once(&command.name).chain(command.aliases);
             names.map(move |name| (name.as_bytes(), (position, command)))
         });
-        CommandTable { by_name: by_name.collect(), rows }
+        // What nobody has said is allowed to nobody.
+        let requirement =
+            |command: &&Command<N>| requirement_of(command.name).unwrap_or(&Requirement::Everything);
+        let requirements = rows.iter().map(requirement).collect();
+        CommandTable { by_name: by_name.collect(), requirements, rows }
     }
 
     /// Every command, sorted by name.
@@ -282,6 +292,12 @@ impl<N: Node> CommandTable<N> {
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<(usize, &'static Command<N>)> {
         self.by_name.get(name).copied()
+    }
+
+    /// What the row at this position needs.
+    #[inline]
+    pub(crate) fn requirement(&self, position: usize) -> &'static Requirement {
+        self.requirements.get(position).copied().unwrap_or(&Requirement::Everything)
     }
 
     fn of(&self, body: RawDocument<'_>) -> Option<&'static Command<N>> {

@@ -202,6 +202,10 @@ parameters! {
     ReplSetName "replication.replSetName" text(""), "", start("replSet" "replication.replSetName"),
         "Name of the replica set that this server is a member of; empty for none. A new set begins with \
         replSetInitiate.";
+    Authorization "security.authorization" Kind::Choice { default: "disabled",
+        allowed: &["disabled", "enabled"] }, "", start("" "security.authorization"),
+        "`enabled` holds every request to the privileges of who is logged in; the flag `--auth` does so, too. Without \
+        any user, who comes from this machine may make the first one.";
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
     DiskReserveMb "storage.diskReserveMB" integer(-1, -1, 1 << 20), "MiB",
@@ -288,6 +292,9 @@ parameters! {
     SlowMilliseconds "slowOpThresholdMs" integer(100, 0, i32::MAX as i64), "ms",
         both("slowms" "operationProfiling.slowOpThresholdMs"),
         "Commands that work for longer, without their waiting for a thread, are logged.";
+    HonorSystemUmask "honorSystemUmask" off(), "", fixed(),
+        "Files are made with the permissions that the process is started with. When it is off, nobody but \
+        the owner reads what the server writes: data, backups, logs.";
     JournalCommitInterval "journalCommitInterval" integer(100, 1, 500), "ms",
         both("journalCommitInterval" "storage.journal.commitIntervalMs"),
         "An acknowledged write without `j: true` is on the disk after this time at the latest.";
@@ -332,6 +339,9 @@ parameters! {
         "How often idle cursors and sessions are looked for.";
     CursorTimeout "cursorTimeoutMillis" integer(600_000, 1, i64::MAX), "ms", runtime(),
         "An idle cursor is closed after this time, unless it was opened with noCursorTimeout.";
+    LocalhostAuthBypass "enableLocalhostAuthBypass" on(), "", fixed(),
+        "With security.authorization, and as long as there is no user, connections from this machine may \
+        make the first one, in `admin`, and begin a replica set.";
     EnableFlowControl "enableFlowControl" on(), "", runtime(),
         "In a replica set, writes wait on the primary when a majority of the members cannot keep up, those \
         of the connections that bring the most bytes first.";
@@ -350,6 +360,11 @@ parameters! {
         "A session that nobody uses is forgotten after this time, and its cursors are closed.";
     SessionsMax "maxSessions" integer(1_000_000, 1, 1 << 30), "sessions", fixed(),
         "Sessions in use at most; new ones are refused beyond it.";
+    ScramIterations "scramIterationCount" integer(10_000, 5_000, i32::MAX as i64), "rounds", runtime(),
+        "How slow the hash of new passwords is for SCRAM-SHA-1. Passwords that are there keep theirs.";
+    ScramSha256Iterations "scramSHA256IterationCount" integer(15_000, 5_000, i32::MAX as i64), "rounds",
+        runtime(),
+        "How slow the hash of new passwords is for SCRAM-SHA-256. Passwords that are there keep theirs.";
     MaxTimeMs "defaultMaxTimeMS" integer(0, 0, i32::MAX as i64), "ms", runtime(),
         "Time limit of reads that bring none; 0 for none.";
     SnapshotHistoryWindow "minSnapshotHistoryWindowInSeconds" integer(300, 0, i32::MAX as i64), "s",

@@ -1,0 +1,139 @@
+//! Users: documents of `admin.system.users`, and what a server keeps in memory of one.
+
+use crate::AccessError;
+use crate::action::Action;
+use crate::names::{RoleName, UserName};
+use crate::privileges::Privilege;
+use crate::privileges::PrivilegeSet;
+use crate::resource::{AccessTarget, ResourcePattern};
+use crate::restriction::{LoginRestriction, login_allowed};
+use crate::role::{Inherited, RoleGraph};
+use crate::scram::{Mechanism, ScramCredentials};
+use document::{DocumentBuf, RawDocument, RawValue, Value};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A user as the server knows it: what is stored, and what follows from its roles.
+#[derive(Debug)]
+pub struct AccessUser {
+    /// Name and database.
+    pub name: UserName,
+    /// `userId`: tells a user from one that was made anew with the same name.
+    pub id: Option<[u8; 16]>,
+    /// The document of `admin.system.users`.
+    pub document: DocumentBuf,
+    /// The roles that were granted to it.
+    pub roles: Vec<RoleName>,
+    /// What follows from them.
+    pub inherited: Inherited,
+    /// The same, to be asked.
+    pub privileges: PrivilegeSet,
+    restrictions: Vec<LoginRestriction>,
+    credentials: Vec<(Mechanism, ScramCredentials)>,
+    /// For which state of all users and roles this was read, or found to be so still.
+    checked: AtomicU64,
+}
+
+impl AccessUser {
+    /// Reads a stored document. `generation` is that of the users and roles it is of.
+    ///
+    /// # Errors
+    /// What is no such document.
+    pub fn new(document: RawDocument<'_>, roles: &RoleGraph, generation: u64) -> Result<Self, AccessError> {
+        let text = |name: &str| document.get(name).and_then(RawValue::as_str);
+        let (Some(user), Some(database)) = (text("user"), text("db")) else {
+            return Err(AccessError::BadValue("a stored user has a user and a db".to_owned()));
+        };
+        let direct = RoleName::stored(document)?;
+        let inherited = roles.inherited(&direct);
+        let stored = document.get("credentials").and_then(RawValue::as_document);
+        let credentials = Mechanism::ALL.iter().filter_map(|mechanism| {
+            let stored = stored?.get(mechanism.name())?.as_document()?;
+            Some((*mechanism, ScramCredentials::parse(*mechanism, stored)?))
+        });
+        let id = match document.get("userId") {
+            Some(RawValue::Binary { bytes, .. }) => bytes.try_into().ok(),
+            _ => None,
+        };
+        Ok(AccessUser {
+            name: UserName::new(user, database),
+            id,
+            roles: direct,
+            privileges: PrivilegeSet::new(&inherited.privileges),
+            inherited,
+            restrictions: LoginRestriction::stored(document)?,
+            credentials: credentials.collect(),
+            document: document.to_buf(),
+            checked: AtomicU64::new(generation),
+        })
+    }
+
+    /// Who reaches a server from its own machine while nobody can log in: may make the first user, and begin
+    /// a replica set.
+    ///
+    /// Source: MongoDB manual, "Localhost Exception".
+    pub fn of_localhost_exception() -> Self {
+        use ResourcePattern as On;
+        let users = [Action::CreateUser, Action::GrantRole, Action::CreateRole];
+        let set = [Action::AddShard, Action::ReplSetConfigure, Action::ReplSetGetStatus];
+        let privileges = vec![
+            Privilege::new(On::Database("admin".into()), &users),
+            Privilege::new(On::Database("$external".into()), &users),
+            Privilege::new(On::Cluster, &set),
+        ];
+        AccessUser {
+            name: UserName::new("", ""),
+            id: None,
+            document: DocumentBuf::default(),
+            roles: Vec::new(),
+            privileges: PrivilegeSet::new(&privileges),
+            inherited: Inherited { privileges, ..Inherited::default() },
+            restrictions: Vec::new(),
+            credentials: Vec::new(),
+            checked: AtomicU64::new(0),
+        }
+    }
+
+    /// What checks a password by this mechanism.
+    pub fn credentials(&self, mechanism: Mechanism) -> Option<&ScramCredentials> {
+        self.credentials.iter().find(|(known, _)| *known == mechanism).map(|(_, credentials)| credentials)
+    }
+
+    /// The mechanisms that it can log in by.
+    pub fn mechanisms(&self) -> impl Iterator<Item = Mechanism> {
+        self.credentials.iter().map(|(mechanism, _)| *mechanism)
+    }
+
+    /// Whether it may log in from this address: by its own restrictions and those of each of its roles.
+    pub fn may_log_in(&self, client: Option<IpAddr>) -> bool {
+        let lists = std::iter::once(&self.restrictions).chain(&self.inherited.restrictions);
+        lists.into_iter().all(|list| login_allowed(list, client))
+    }
+
+    /// Whether it may do this with that.
+    #[inline]
+    pub fn may(&self, target: AccessTarget<'_>, action: Action) -> bool {
+        self.privileges.allows(target, action)
+    }
+
+    /// The restrictions of its own, as they are shown.
+    pub fn restrictions_value(&self) -> Vec<Value> {
+        crate::role::restrictions_value(&self.restrictions)
+    }
+
+    /// Whether it was read, or found unchanged, for this state of all users and roles.
+    #[inline]
+    pub fn is_of(&self, generation: u64) -> bool {
+        self.checked.load(Ordering::Acquire) == generation
+    }
+
+    /// It was found unchanged.
+    pub fn note_unchanged(&self, generation: u64) {
+        self.checked.store(generation, Ordering::Release);
+    }
+
+    /// Whether another one says the same.
+    pub fn is_same(&self, other: &AccessUser) -> bool {
+        self.document == other.document && self.inherited == other.inherited
+    }
+}

@@ -1,0 +1,301 @@
+//! Who a connection is, and whether it may do what it asks for.
+//!
+//! ```text
+//!   request ─▶ check_login ─▶ is_authorized: Requirement of the row × privileges of the user ─▶ command
+//!                                  │ what is kept of the user is of an older generation
+//!                                  └──▶ authorize: read the user anew (may go where it may block), ask again
+//! ```
+//! Without `--auth` a request pays one comparison.
+
+use crate::client::Client;
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use crate::login::Login;
+use crate::node::Node;
+use crate::parameters::{Parameter, Parameters};
+use crate::server::ServiceContext;
+use access::{AccessRequest, AccessTarget, AccessUser, Action, FailedLogins, UserName};
+use document::{RawDocument, RawValue};
+use parking_lot::Mutex;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+
+/// What the server keeps of who may do what.
+#[derive(Debug)]
+pub struct AccessControl {
+    enforced: bool,
+    localhost_exception: bool,
+    /// Logins that failed, by address.
+    pub failed_logins: FailedLogins,
+}
+
+impl AccessControl {
+    pub(crate) fn new(parameters: &Parameters) -> Self {
+        AccessControl {
+            enforced: parameters.text(Parameter::Authorization) == "enabled",
+            localhost_exception: parameters.is_on(Parameter::LocalhostAuthBypass),
+            failed_logins: FailedLogins::default(),
+        }
+    }
+
+    /// Whether requests are held to privileges (`--auth`).
+    #[inline]
+    pub const fn is_enforced(&self) -> bool {
+        self.enforced
+    }
+}
+
+/// Who a connection is.
+#[derive(Debug, Default)]
+pub struct ClientAccess {
+    user: Mutex<Option<Arc<AccessUser>>>,
+    /// A login between its first and its last message.
+    pub(crate) login: Mutex<Option<Box<Login>>>,
+}
+
+impl ClientAccess {
+    /// Who is logged in.
+    pub fn user(&self) -> Option<Arc<AccessUser>> {
+        self.user.lock().clone()
+    }
+
+    /// The name of who is logged in.
+    pub fn user_name(&self) -> Option<UserName> {
+        self.user.lock().as_ref().map(|user| user.name.clone())
+    }
+
+    /// Whether it is this one who is logged in, or nobody where nobody is meant.
+    pub fn is(&self, name: Option<&UserName>) -> bool {
+        self.user.lock().as_ref().map(|user| &user.name) == name
+    }
+
+    pub(crate) fn set_user(&self, user: Option<Arc<AccessUser>>) {
+        *self.user.lock() = user;
+    }
+}
+
+impl Client {
+    /// The address of the other end; `None` for a Unix socket.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.remote.parse::<SocketAddr>().ok().map(|remote| remote.ip().to_canonical())
+    }
+
+    /// Whether the other end is on this machine.
+    fn is_local(&self) -> bool {
+        const UNIX_SOCKET: &str = "anonymous unix socket";
+        self.address().is_some_and(|address| address.is_loopback()) || self.remote == UNIX_SOCKET
+    }
+}
+
+/// Whoever is on this machine may make the first user.
+fn is_excepted<N: Node>(server: &ServiceContext<N>, client: &Client) -> bool {
+    server.access.localhost_exception && client.is_local() && !server.node.has_users()
+}
+
+/// Refuses who is not logged in, before anything is done for it.
+pub(crate) fn check_login<N: Node>(
+    server: &ServiceContext<N>,
+    client: &Client,
+    command: &str,
+    position: usize,
+) -> CommandResult {
+    let is_admitted = !server.access.is_enforced()
+        || server.commands().requirement(position).is_open()
+        || client.access.user.lock().is_some()
+        || is_excepted(server, client);
+    match is_admitted {
+        true => Ok(()),
+        false => Err(needs_login(command)),
+    }
+}
+
+fn needs_login(command: &str) -> CommandError {
+    CommandError::new(code::UNAUTHORIZED, format!("Command {command} requires authentication"))
+}
+
+/// Whether the request may go on. False when the user has to be looked at anew first.
+pub(crate) fn is_authorized<N: Node>(
+    context: &CommandContext<'_, N>,
+    position: usize,
+) -> CommandResult<bool> {
+    if context.server.commands().requirement(position).is_open() {
+        return Ok(true);
+    }
+    let Some(user) = context.client.access.user() else {
+        check(context, position, localhost_user())?;
+        return Ok(true);
+    };
+    if !user.is_of(context.server.node.access_generation()) {
+        return Ok(false);
+    }
+    check(context, position, &user)?;
+    Ok(true)
+}
+
+/// The same with what is stored of the user now.
+pub(crate) async fn authorize<N: Node>(context: &CommandContext<'_, N>, position: usize) -> CommandResult {
+    match look_again(context).await? {
+        Some(current) => check(context, position, &current),
+        None => Err(needs_login(context.command.name)),
+    }
+}
+
+/// Who is logged in, with what is stored of it now. Who is gone is logged in no more.
+pub(crate) async fn look_again<N: Node>(
+    context: &CommandContext<'_, N>,
+) -> CommandResult<Option<Arc<AccessUser>>> {
+    let Some(user) = context.client.access.user() else { return Ok(None) };
+    let node = &context.server.node;
+    let current = match node.known_user(&user.name) {
+        Some(current) => Some(current),
+        None => {
+            context.offload_briefly().await;
+            node.read_user(&user.name)?
+        }
+    };
+    // One of the same name that was made later is somebody else.
+    let current = current.filter(|current| current.id == user.id);
+    context.client.access.set_user(current.clone());
+    Ok(current)
+}
+
+fn check<N: Node>(context: &CommandContext<'_, N>, position: usize, user: &AccessUser) -> CommandResult {
+    let request = AccessRequest {
+        database: context.database,
+        command: context.body,
+        sequences: context.fields.sequences(),
+        user,
+    };
+    match context.server.commands().requirement(position).is_met(&request) {
+        true => Ok(()),
+        false => Err(unauthorized(context)),
+    }
+}
+
+/// Who is not logged in and was let in nevertheless.
+fn localhost_user() -> &'static AccessUser {
+    static USER: OnceLock<AccessUser> = OnceLock::new();
+    USER.get_or_init(AccessUser::of_localhost_exception)
+}
+
+/// The refusal, with the command as far as it may be shown.
+fn unauthorized<N: Node>(context: &CommandContext<'_, N>) -> CommandError {
+    let command = describe(context.body, context.command.has_secrets);
+    let message = format!("not authorized on {} to execute command {command}", context.database);
+    tracing::debug!(target: "ACCESS", id = 20_436, ctx = %context.client.description(), %message,
+        "Checking authorization failed");
+    CommandError::new(code::UNAUTHORIZED, message)
+}
+
+impl<N: Node> CommandContext<'_, N> {
+    /// Whether who asks may do this; without `--auth` everybody may.
+    pub fn may(&self, target: AccessTarget<'_>, action: Action) -> bool {
+        self.sees(|user| user.may(target, action))
+    }
+
+    /// Whether `allows` says so of who asks; without `--auth` of everybody.
+    pub fn sees(&self, allows: impl FnOnce(&AccessUser) -> bool) -> bool {
+        !self.server.access.is_enforced() || self.client.access.user().is_some_and(|user| allows(&user))
+    }
+
+    /// Whether what belongs to this user is the asker's own; without `--auth` everything is.
+    pub fn owns(&self, owner: Option<&UserName>) -> bool {
+        !self.server.access.is_enforced() || self.client.access.is(owner)
+    }
+
+    /// The refusal of what this command asks for.
+    pub fn unauthorized(&self) -> CommandError {
+        unauthorized(self)
+    }
+}
+
+/// A longer command is not shown to its end.
+const SHOWN_BYTES: usize = 1024;
+
+/// A command as messages show it: `{ find: "c", filter: {} }`.
+fn describe(command: RawDocument<'_>, has_secrets: bool) -> String {
+    let mut text = String::new();
+    describe_document(command, has_secrets, &mut text);
+    if text.len() > SHOWN_BYTES {
+        let end = text.floor_char_boundary(SHOWN_BYTES);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+fn describe_document(document: RawDocument<'_>, has_secrets: bool, text: &mut String) {
+    if document.is_empty() {
+        return text.push_str("{}");
+    }
+    for (position, element) in document.iter().enumerate() {
+        if text.len() > SHOWN_BYTES {
+            break;
+        }
+        text.push_str(if position == 0 { "{ " } else { ", " });
+        text.push_str(element.name());
+        text.push_str(": ");
+        match has_secrets && matches!(element.name(), "pwd" | "payload") {
+            true => text.push_str("\"xxx\""),
+            false => describe_value(element.value(), text),
+        }
+    }
+    text.push_str(" }");
+}
+
+fn describe_value(value: RawValue<'_>, text: &mut String) {
+    match value {
+        RawValue::Document(document) => describe_document(document, false, text),
+        RawValue::Array(array) if array.is_empty() => text.push_str("[]"),
+        RawValue::Array(array) => {
+            for (position, value) in array.iter().enumerate() {
+                if text.len() > SHOWN_BYTES {
+                    break;
+                }
+                text.push_str(if position == 0 { "[ " } else { ", " });
+                describe_value(value, text);
+            }
+            text.push_str(" ]");
+        }
+        RawValue::String(string) => {
+            text.push('"');
+            text.push_str(string.get(..string.floor_char_boundary(SHOWN_BYTES)).unwrap_or_default());
+            text.push('"');
+        }
+        RawValue::Int32(number) => text.push_str(&number.to_string()),
+        RawValue::Int64(number) => text.push_str(&number.to_string()),
+        RawValue::Double(number) => text.push_str(&format!("{number:?}")),
+        RawValue::Boolean(flag) => text.push_str(if flag { "true" } else { "false" }),
+        RawValue::Null => text.push_str("null"),
+        // UUIDs of sessions above all.
+        RawValue::Binary { subtype: 4, bytes } if bytes.len() == 16 => {
+            let id = bytes.try_into().map(uuid::Uuid::from_bytes).unwrap_or_default();
+            text.push_str(&format!("UUID(\"{id}\")"));
+        }
+        other => {
+            text.push('<');
+            text.push_str(other.kind().alias());
+            text.push('>');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use document::{array, doc};
+
+    #[test]
+    fn refusals_show_the_command_but_no_secrets() {
+        let shown = |command: document::Document, secret| describe(command.to_buf().as_raw(), secret);
+        let find = doc! { "find": "c", "filter": { "a": [1, "x"], "b": {} }, "limit": 2.0, "raw": true };
+        assert_eq!(
+            shown(find, false),
+            "{ find: \"c\", filter: { a: [ 1, \"x\" ], b: {} }, limit: 2.0, raw: true }"
+        );
+        let create = doc! { "createUser": "u", "pwd": "secret", "roles": (array![]) };
+        assert_eq!(shown(create, true), "{ createUser: \"u\", pwd: \"xxx\", roles: [] }");
+        let long = shown(doc! { "find": ("é".repeat(10_000)) }, false);
+        assert!(long.len() <= SHOWN_BYTES + 3 && long.ends_with("..."), "{}", long.len());
+    }
+}
