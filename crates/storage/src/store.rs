@@ -15,7 +15,7 @@ use crate::budget::latency::ForegroundLatency;
 use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
-use crate::engine::rocks::{self, RocksEngine};
+use crate::engine::rocks::RocksEngine;
 use crate::engine::{Engine, EngineFailure, EngineReader, FinishedTable, RangeBytes, TableRows};
 use crate::error::{CommitError, OpenError, StorageError};
 use crate::gate::GateLimits;
