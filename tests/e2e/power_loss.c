@@ -13,8 +13,8 @@
  *
  * An id is inode and time of birth, so that a number that is used again is another file. A rename between
  * two directories is durable when one of them is synced, as on file systems with a journal. sync_file_range
- * makes nothing durable. Nothing is really synced: what the mirror has is in the kernel. Whoever maps a file
- * of the store to write to it is ended; writes by io_uring would not be seen, and the store makes none.
+ * makes nothing durable. Nothing is really synced: what the mirror has is in the kernel. Writes by io_uring or
+ * into a mapped file would not be seen; the store makes none.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -28,9 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -385,16 +383,6 @@ int posix_fallocate64(int fd, off64_t from, off64_t size) {
     int done = REAL(posix_fallocate64)(fd, from, size);
     dirty_all(fd);
     return done;
-}
-
-/* By the system call itself: memory is asked for before names can be looked up. */
-void *mmap64(void *at, size_t length, int protection, int flags, int fd, off64_t from) {
-    int is_written = (protection & PROT_WRITE) && (flags & MAP_SHARED);
-    if (is_written && fd >= 0 && fd < FDS && of_fd[fd]) abort();
-    return (void *)syscall(SYS_mmap, at, length, protection, flags, fd, from);
-}
-void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t from) {
-    return mmap64(at, length, protection, flags, fd, from);
 }
 
 int fsync(int fd) { return sync_file(fd) ? 0 : REAL(fsync)(fd); }
