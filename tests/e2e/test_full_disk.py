@@ -175,29 +175,6 @@ def test_inserts_fill_the_disk_and_deletes_make_room(disk, start):
         assert disk_lines(server) in (["W", "I"], ["W", "E", "I"]), disk_lines(server)
 
 
-@pytest.mark.parametrize("disk", ["tmpfs", "ext4"], indirect=True)
-def test_flush_and_compaction_never_need_more_than_the_reserve(disk, start):
-    server = start()
-    with server.client() as client:
-        things = client.full.things
-        count = insert_until_refused(things, 0)
-        # What does not grow is rewritten although nothing may grow, as far as it may be, and compacted as a whole.
-        rewritten = 0
-        for number in range(count):
-            try:
-                rewritten += things.update_one({"_id": number}, {"$set": {"half": 3}}).modified_count
-            except OperationFailure as error:
-                assert error.code == OUT_OF_DISK_SPACE, error.details
-        client.full.command("compact", "things")
-        engine = client.admin.command("serverStatus")["rocksdb"]
-        assert engine["background errors"] == 0, "neither has found the disk without room"
-        assert rewritten == things.count_documents({"half": 3}) > count / 4, "an update was done or refused as a whole"
-        assert ids(things) == list(range(count))
-        eventually("a delete", lambda: things.delete_many({"half": 3}))
-        await_state(client, "normal")
-        assert (disk.data / "disk-reserve").stat().st_blocks * 512 >= RESERVE_MIB * 2**20, "it is whole again"
-
-
 def test_a_drop_gives_its_room_back(disk, start):
     with start().client() as client:
         kept, dropped = client.full.kept, client.full.dropped
