@@ -2,6 +2,7 @@
 
 import pytest
 
+from control_group import Group
 from replica_set import FAST, ReplicaSet
 from server_process import Server
 
@@ -27,6 +28,27 @@ def start_server(tmp_path):
     for server in started:
         server.process.kill()
         server.process.wait()
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """Starts servers in groups with a limit: `limited(bytes, "--flag", …)`."""
+    started = []
+
+    def start(limit, *arguments):
+        try:
+            group = Group(limit)
+        except (OSError, TypeError) as error:
+            pytest.skip(f"no control group with a limit on memory can be made here: {error!r}")
+        running = Server(tmp_path / f"data{len(started)}", *arguments, before=group.enter)
+        started.append((running, group))
+        return running.wait_until_it_answers(), group
+
+    yield start
+    for running, group in started:
+        running.process.kill()
+        running.process.wait()
+        group.remove()
 
 
 @pytest.fixture(scope="session")

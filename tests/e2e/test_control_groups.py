@@ -7,34 +7,11 @@ import re
 import threading
 
 import pytest
-from control_group import Group
-from server_process import Server
 
 MIB = 1 << 20
 DOCUMENT = 8 * 1024
 BATCH = 46 * MIB // DOCUMENT
 CONNECTIONS = 8
-
-
-@pytest.fixture
-def limited(tmp_path):
-    """Starts servers in groups with a limit: `limited(bytes, "--flag", …)`."""
-    started = []
-
-    def start(limit, *arguments):
-        try:
-            group = Group(limit)
-        except (OSError, TypeError) as error:
-            pytest.skip(f"no control group with a limit on memory can be made here: {error!r}")
-        running = Server(tmp_path / f"data{len(started)}", *arguments, before=group.enter)
-        started.append((running, group))
-        return running.wait_until_it_answers(), group
-
-    yield start
-    for running, group in started:
-        running.process.kill()
-        running.process.wait()
-        group.remove()
 
 
 def found(running):

@@ -9,7 +9,6 @@ import pymongo
 import pymongo.errors
 import pytest
 from replica_set import eventually
-from test_control_groups import limited  # noqa: F401, a fixture
 
 DOCUMENTS = 60_000
 

@@ -6,12 +6,11 @@ import time
 import pytest
 from memory_mix import MIB, REFUSALS, Mix, Watch, memory_section
 from pymongo.errors import OperationFailure
-from test_control_groups import limited  # noqa: F401 (a fixture)
 
 LIMIT_MB = 512
 
 
-def test_a_mix_that_wants_more_stays_within_the_limit(limited):  # noqa: F811
+def test_a_mix_that_wants_more_stays_within_the_limit(limited):
     running, group = limited(LIMIT_MB * MIB, "--memoryLimitMB", str(LIMIT_MB))
     watch = Watch(running, LIMIT_MB * MIB, every=0.1)
     mix = Mix(running, documents=100_000, cursors=1_000, slow_readers=4)

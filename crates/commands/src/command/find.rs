@@ -271,6 +271,8 @@ impl<'a> FindRequest<'a> {
         };
         let pool = &server.host.memory_pool;
         let memory = server.parameters.unsigned(Parameter::SortMemory);
+        // Who does not sort holds nothing, and is spared a count that all threads share.
+        let account = if sort.is_empty() { Memory::default() } else { Memory::within(pool, usize::MAX) };
         let mut output = ResultShape::new(projection, &matcher);
         output.show_record_id = self.show_record_id;
         let query = Query {
@@ -284,7 +286,7 @@ impl<'a> FindRequest<'a> {
             limit: self.limit,
             tailable: self.tailable,
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX).min(pool.most()),
-            memory: Memory::within(pool, usize::MAX),
+            memory: account,
             spill: self.allow_disk_use.then(|| server.node.spill.within(pool)),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
             moment_ms: Some(environment.now_ms),

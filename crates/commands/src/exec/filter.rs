@@ -75,12 +75,14 @@ impl<'f> StatementFilter<'f> {
     pub(crate) fn query(&self, server: &ServiceContext) -> CommandResult<Query> {
         let memory = server.parameters.unsigned(crate::parameters::Parameter::SortMemory);
         let pool = &server.host.memory_pool;
+        // Who does not sort holds nothing, and is spared a count that all threads share.
+        let sorts = !self.sort.is_empty();
         Ok(Query {
             matcher: self.matcher()?.clone(),
             hint: self.hint.clone(),
             sort: Arc::clone(&self.sort),
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX).min(pool.most()),
-            memory: Memory::within(pool, usize::MAX),
+            memory: if sorts { Memory::within(pool, usize::MAX) } else { Memory::default() },
             no_table_scan: server.parameters.is_on(crate::parameters::Parameter::NoTableScan),
             moment_ms: Some(self.moment_ms()),
             ..Query::default()
