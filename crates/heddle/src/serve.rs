@@ -361,7 +361,7 @@ fn warn_about_access(parameters: &Parameters) {
 /// A directory that was made by hand or by an older version may be open to all users of the machine.
 fn warn_about_permissions(path: &str) {
     let Ok(metadata) = std::fs::metadata(path) else { return };
-    let others = metadata.permissions().mode() & (Mode::RWXO.bits() as u32);
+    let others = metadata.permissions().mode() & Mode::RWXO.bits();
     if others != 0 {
         tracing::warn!(target: "control", id = 22_141, path,
             "Other users of this machine may look into the data directory: `chmod o-rwx` closes it");
