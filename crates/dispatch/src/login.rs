@@ -120,6 +120,11 @@ pub(crate) async fn begin<N: Node>(
     };
     let name = UserName::new(user, database);
     let (user, credentials) = credentials(context, mechanism, &name)?;
+    if is_speculative && user.is_none() && context.server.node.read_user(&name)?.is_some() {
+        // Drivers take what a hello has begun for begun with the mechanism that they choose after it. That the
+        // user has another one it has told.
+        return Err(CommandError::new(code::AUTHENTICATION_FAILED, "Authentication failed."));
+    }
     let nonce = ambient::random_bytes::<NONCE_BYTES>();
     let begun = ScramServer::begin(mechanism, payload, credentials, &nonce);
     let (server, answer) = begun.expect("the message was read before");

@@ -22,7 +22,7 @@ pub(crate) use users_info::COMMAND as USERS_INFO;
 use super::{Command, OnSecondary, Run};
 use crate::access::{DATABASE, key};
 use crate::context::{CommandContext, OnDataNode};
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandError, CommandResult, code};
 use crate::fields::wrong_type;
 use access::RoleName;
 use catalog::Decision;
@@ -77,15 +77,28 @@ async fn store(
 ) -> CommandResult {
     let node = &context.server.node;
     let writing = context.writing();
-    let collection = node.catalog.collection_or_create(&writing, DATABASE, collection).await?;
-    let decide = |found: Option<RawDocument<'_>>| {
-        Ok::<_, CommandError>(match change(found)? {
-            Some(document) => Decision::Replace(document.to_buf()),
-            None if found.is_some() => Decision::Remove,
-            None => Decision::Keep,
-        })
+    let stored = match node.catalog.collection(DATABASE, collection) {
+        Some(collection) => {
+            let decide = |found: Option<RawDocument<'_>>| {
+                Ok::<_, CommandError>(match change(found)? {
+                    Some(document) => Decision::Replace(document.to_buf()),
+                    None if found.is_some() => Decision::Remove,
+                    None => Decision::Keep,
+                })
+            };
+            collection.update(&writing, &key(id), decide).await
+        }
+        // A collection is made for what is to be stored only.
+        None => {
+            let Some(document) = change(None)? else { return Ok(()) };
+            let collection = node.catalog.collection_or_create(&writing, DATABASE, collection).await?;
+            let decide = |found: Option<RawDocument<'_>>| match found {
+                None => Ok(Decision::Replace(document.to_buf())),
+                Some(_) => Err(CommandError::new(code::WRITE_CONFLICT, "somebody else was first: try again")),
+            };
+            collection.update(&writing, &key(id), decide).await
+        }
     };
-    let stored = collection.update(&writing, &key(id), decide).await;
     node.look_at_access_again();
     stored.map(drop)
 }

@@ -70,9 +70,9 @@ fn describe(graph: &RoleGraph, name: &RoleName, privileges: bool, restrictions: 
     }
     described.push("roles", roles_value(roles));
     if restrictions {
-        let own: Option<Vec<Value>> =
-            made.map(|made| made.restrictions.iter().map(|one| one.to_document().into()).collect());
-        described.push("authenticationRestrictions", own.unwrap_or_default());
+        let own = made.map(|made| made.restrictions.as_slice()).unwrap_or_default();
+        let own: Vec<Value> = own.iter().map(|one| one.to_document().into()).collect();
+        described.push("authenticationRestrictions", own);
     }
     described.push("inheritedRoles", roles_value(&inherited.roles));
     if privileges {
