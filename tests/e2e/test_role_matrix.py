@@ -120,6 +120,7 @@ COMMANDS = {
     "killAllSessions": (None, HOST),
     "killAllSessionsByPattern": (None, HOST),
     "logRotate": (None, HOST),
+    "rotateCertificates": (None, HOST),
     "setParameter": (None, HOST),
     "setCalendar": (None, HOST),
     "shutdown": (None, HOST),

@@ -104,6 +104,7 @@ const ROWS: &[(&str, Requirement)] = &[
     ("revokeRolesFromRole", Asked(users::revoke_roles)),
     ("revokeRolesFromUser", Asked(users::revoke_roles)),
     ("rolesInfo", Asked(users::roles_info)),
+    ("rotateCertificates", Cluster(&[A::RotateCertificates])),
     ("saslContinue", Nothing),
     ("saslStart", Nothing),
     ("serverStatus", Cluster(&[A::ServerStatus])),
