@@ -33,7 +33,7 @@ fn writes() -> Vec<Document> {
         doc! { "update": "c", "updates": [{ "q": filter, "u": change, "multi": multi, "upsert": true }] }
     };
     let into = |stage: Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
-    vec![
+    let mut writes = vec![
         doc! { "create": "made", "validator": { "a": { "$gt": 0 } } },
         doc! { "create": "view", "viewOn": "c", "pipeline": [] },
         doc! {
@@ -63,6 +63,35 @@ fn writes() -> Vec<Document> {
         doc! { "applyOps": [{ "op": "i", "ns": "test.c", "o": { "_id": 20 } }], "$db": "admin" },
         doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "other" },
         doc! { "dropDatabase": 1, "$db": "other" },
+    ];
+    writes.extend(writes_of_access());
+    writes
+}
+
+/// As [`writes`], of users and roles.
+fn writes_of_access() -> Vec<Document> {
+    let privilege = || {
+        let resource = doc! { "db": "test", "collection": "c" };
+        Value::Array(vec![doc! { "resource": resource, "actions": ["find"] }.into()])
+    };
+    let roles = || Value::Array(vec!["read".into()]);
+    vec![
+        doc! { "createRole": "r", "privileges": [], "roles": [] },
+        doc! { "updateRole": "r", "roles": (roles()) },
+        doc! { "grantPrivilegesToRole": "r", "privileges": (privilege()) },
+        doc! { "revokePrivilegesFromRole": "r", "privileges": (privilege()) },
+        doc! { "revokeRolesFromRole": "r", "roles": (roles()) },
+        doc! { "grantRolesToRole": "r", "roles": (roles()) },
+        doc! { "createUser": "u", "pwd": "p", "roles": ["r"], "mechanisms": ["SCRAM-SHA-256"] },
+        doc! { "updateUser": "u", "customData": { "a": 1 } },
+        doc! { "grantRolesToUser": "u", "roles": (roles()) },
+        doc! { "revokeRolesFromUser": "u", "roles": (roles()) },
+        doc! { "dropUser": "u" },
+        doc! { "createUser": "v", "pwd": "p", "roles": [], "mechanisms": ["SCRAM-SHA-256"] },
+        doc! { "dropAllUsersFromDatabase": 1 },
+        doc! { "dropRole": "r" },
+        doc! { "createRole": "s", "privileges": [], "roles": [] },
+        doc! { "dropAllRolesFromDatabase": 1 },
     ]
 }
 

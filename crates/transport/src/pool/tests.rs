@@ -128,7 +128,7 @@ fn threads_beyond_the_cores_end_once_they_compute() {
 
 #[test]
 fn threads_for_what_is_short_stay_when_they_are_seen_computing() {
-    let ruled = Ruled::with(TaskLength::Short, 0, 4);
+    let ruled = Ruled::with(TaskLength::Short, 2, 4);
     let mut workers = [ruled.starts(0, None), ruled.starts(0, None)];
     for task in 0..100 {
         ruled.push(task, 0);
