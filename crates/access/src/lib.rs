@@ -16,7 +16,8 @@
 //! - Nothing that is kept gives a password back, and secrets are compared in constant time.
 //! - A conversation with an unknown user takes the same steps, gives the same answers and does the same work
 //!   as one with a wrong password.
-//! - A command without a row is refused to everybody but members: nothing is allowed because it was forgotten.
+//! - A command without a row is refused to everybody but members: nothing is allowed because it was
+//!   forgotten.
 //! - What is read of a command is read as its own parser does or more strictly: each field of a name counts,
 //!   not the first one.
 //!

@@ -4,8 +4,8 @@
 //!  damaged store ─▶ repairing/store: a new one ─▶ repairing/whole: what was lost
 //!    ─▶ the old files move to damaged-N/ ─▶ the new ones move into their place ─▶ repairing/ goes
 //! ```
-//! Killed before `whole` is there, nothing has changed, and it begins anew. From then on no server starts until
-//! it was run again, which only moves what is left to be moved.
+//! Killed before `whole` is there, nothing has changed, and it begins anew. From then on no server starts
+//! until it was run again, which only moves what is left to be moved.
 
 use crate::{About, BackupError};
 use catalog::{CatalogError, SalvageReport, Writer};

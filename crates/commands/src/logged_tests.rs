@@ -72,9 +72,9 @@ fn writes() -> Vec<Document> {
 fn writes_of_access() -> Vec<Document> {
     let privilege = || {
         let resource = doc! { "db": "test", "collection": "c" };
-        Value::Array(vec![doc! { "resource": resource, "actions": ["find"] }.into()])
+        Value::Array(vec![doc! { "resource": resource, "actions": ["find"] }.into()].into())
     };
-    let roles = || Value::Array(vec!["read".into()]);
+    let roles = || Value::Array(vec!["read".into()].into());
     vec![
         doc! { "createRole": "r", "privileges": [], "roles": [] },
         doc! { "updateRole": "r", "roles": (roles()) },

@@ -1,7 +1,7 @@
 //! Logging in by SCRAM: what `saslStart`, `saslContinue` and a speculative `hello` share.
 //!
-//! A user that does not exist is asked for its proof as any other is, with a salt that is its own whenever it is
-//! asked for, and of whichever member.
+//! A user that does not exist is asked for its proof as any other is, with a salt that is its own whenever it
+//! is asked for, and of whichever member.
 //!
 //! Source: driver specification "Authentication"; RFC 5802.
 
@@ -121,8 +121,8 @@ pub(crate) async fn begin<N: Node>(
     let name = UserName::new(user, database);
     let (user, credentials) = credentials(context, mechanism, &name)?;
     if is_speculative && user.is_none() && context.server.node.read_user(&name)?.is_some() {
-        // Drivers take what a hello has begun for begun with the mechanism that they choose after it. That the
-        // user has another one it has told.
+        // Drivers take what a hello has begun for begun with the mechanism that they choose after it. That
+        // the user has another one it has told.
         return Err(CommandError::new(code::AUTHENTICATION_FAILED, "Authentication failed."));
     }
     let nonce = ambient::random_bytes::<NONCE_BYTES>();

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// What the pool lends at a time. Operations that hold less change nothing that others look at.
 const GRAIN: usize = 64 << 10;
 /// Holders tell the bytes of keys, values and states. Tables, what the allocator rounds up, and what is
-/// copied while they grow take about as much again: a million groups of 159 MiB took 279, and more while they grew.
+/// copied while they grow take about as much again: a million groups of 159 MiB took 279, and more while they
+/// grew.
 const REAL: usize = 2;
 /// So much an operation has without asking.
 const FREE: usize = 4 << 10;

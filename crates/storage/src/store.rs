@@ -708,8 +708,6 @@ impl StoreInner {
     pub(crate) fn stalled(&self) {
         self.counts.engine_stalls.fetch_add(1, Ordering::Relaxed);
         self.gate.set(Admission::Closed, Duration::ZERO);
-        self.signal.written();
-        self.signal.hasten();
     }
 }
 
@@ -727,7 +725,6 @@ impl GroupWriter for StoreInner {
                     return GroupOutcome::Stalled;
                 }
                 Err(EngineFailure::NoSpace(_)) if self.space.make_way(ambient::now()) => {
-                    self.signal.written();
                     return GroupOutcome::Stalled;
                 }
                 Err(EngineFailure::NoSpace(detail)) => CommitError::NoSpace(detail),
@@ -745,6 +742,11 @@ impl GroupWriter for StoreInner {
         self.note_breakdown(CommitError::Broken(
             format!("writing a group of commits panicked: {words}").into(),
         ))
+    }
+
+    fn sent_back(&self) {
+        self.signal.written();
+        self.signal.hasten();
     }
 
     fn refused(&self, units: usize) {

@@ -1,9 +1,10 @@
 //! Large requests in memory: a bound over all connections.
 //!
-//! A message is in memory from its first byte until it is answered. Small ones are not counted; what is
-//! small follows from the bound. One that is large, by its header, is admitted before the rest of it is received: as many at a time as fit into the
-//! bound, one always, first come, first served. The others wait in their sockets. Who was admitted and does
-//! not send holds up those that wait: the sweeper ends such connections, but only while somebody waits.
+//! A message is in memory from its first byte until it is answered. Small ones are not counted; what is small
+//! follows from the bound. One that is large, by its header, is admitted before the rest of it is received:
+//! as many at a time as fit into the bound, one always, first come, first served. The others wait in their
+//! sockets. Who was admitted and does not send holds up those that wait: the sweeper ends such connections,
+//! but only while somebody waits.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -164,8 +164,8 @@ parameters! {
         "Revoked certificates of clients, in PEM; empty for none.";
     TlsCertificateKeyFile "net.tls.certificateKeyFile" text(""), "",
             start("tlsCertificateKeyFile" "net.tls.certificateKeyFile"),
-        "The server's certificate, those between it and its authority, and its private key (not encrypted), in \
-        PEM. rotateCertificates reads all files anew.";
+        "The server's certificate, those between it and its authority, and its private key (not encrypted), \
+        in PEM. rotateCertificates reads all files anew.";
     TlsDisabledProtocols "net.tls.disabledProtocols" Kind::Form { default: "",
         form: "TLS1_0, TLS1_1, TLS1_2, TLS1_3, none, separated by commas", check: check_protocols }, "",
             start("tlsDisabledProtocols" "net.tls.disabledProtocols"),
@@ -173,8 +173,8 @@ parameters! {
     TlsMode "net.tls.mode" Kind::Choice { default: "disabled",
         allowed: &["disabled", "allowTLS", "preferTLS", "requireTLS"] }, "",
             start("tlsMode" "net.tls.mode"),
-        "Whether clients may (`allowTLS`, `preferTLS`) or must (`requireTLS`) speak TLS. A connection's first \
-        bytes tell whether it does; on Unix sockets nobody does.";
+        "Whether clients may (`allowTLS`, `preferTLS`) or must (`requireTLS`) speak TLS. A connection's \
+        first bytes tell whether it does; on Unix sockets nobody does.";
     UnixSocketEnabled "net.unixDomainSocket.enabled" on(), "", start("" "net.unixDomainSocket.enabled"),
         "Listens on a Unix socket as well; the flag `--nounixsocket` turns it off.";
     UnixSocketPermissions "net.unixDomainSocket.filePermissions" integer(0o700, 0, 0o777), "file mode",
@@ -204,8 +204,8 @@ parameters! {
         replSetInitiate.";
     Authorization "security.authorization" Kind::Choice { default: "disabled",
         allowed: &["disabled", "enabled"] }, "", start("" "security.authorization"),
-        "`enabled` holds every request to the privileges of who is logged in; the flag `--auth` does so, too. Without \
-        any user, who comes from this machine may make the first one.";
+        "`enabled` holds every request to the privileges of who is logged in; the flag `--auth` does so, \
+        too. Without any user, who comes from this machine may make the first one.";
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
     DiskReserveMb "storage.diskReserveMB" integer(-1, -1, 1 << 20), "MiB",

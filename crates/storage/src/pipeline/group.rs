@@ -93,6 +93,9 @@ pub(crate) trait GroupWriter {
     fn weight(unit: &Self::Unit) -> usize;
     /// A leader has panicked with these words: what the units learn from now on.
     fn panicked(&self, words: &str) -> Self::Failure;
+    /// A group went back, and the queue is paused: whoever calls [`GroupCommit::resume`] has to look. Not
+    /// before: a look that comes first finds no pause to end, and nobody would look again.
+    fn sent_back(&self) {}
     /// So many units are refused.
     fn refused(&self, _units: usize) {}
     /// Where the unit was enqueued that this one follows.
@@ -478,6 +481,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
             state = self.state.lock();
             assert!(state.leading && state.in_flight.len() == 1, "the queue has forgotten its leader");
             state.forget_first_in_flight();
+            let is_sent_back = matches!(outcome, GroupOutcome::Stalled);
             match outcome {
                 GroupOutcome::Applied(sequence) => state.settle(&mut group, &Ok(sequence), own),
                 GroupOutcome::Failed(failure) => {
@@ -509,6 +513,9 @@ impl<U, F: Clone> GroupCommit<U, F> {
             // Nobody may slip in while the lock is released to wake and to free what was written.
             state.leading = go_on;
             drop(state);
+            if is_sent_back {
+                writer.sent_back();
+            }
             state = self.release(group);
             if !go_on {
                 return state;

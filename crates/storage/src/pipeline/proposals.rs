@@ -221,6 +221,7 @@ impl StoreInner {
                 return Err(CommitError::Closed);
             }
             self.signal.written();
+            self.signal.hasten();
             std::thread::sleep(RETRY_PAUSE);
         }
     }

@@ -380,11 +380,13 @@ fn what_is_committed_waits_for_room_and_for_the_engine() {
 #[test]
 fn the_gate_does_not_hold_back_the_owner() {
     let (engine, store, _proposals) = faulty();
-    engine.stalls.store(1, Ordering::SeqCst);
     engine.immutable_memtables.store(100, Ordering::SeqCst);
+    // A write rouses who looks at the engine.
+    commit(&store, "before it").expect("the gate is open");
+    eventually("the gate", || store.statistics().commit.gate == "closed");
     let waiting = store.clone();
     let waiting = std::thread::spawn(move || commit(&waiting, "behind the gate"));
-    eventually("the gate", || store.statistics().commit.gate == "closed");
+    std::thread::sleep(std::time::Duration::from_millis(10));
     store.write_now(beside("own")).expect("it passes");
     assert!(!waiting.is_finished());
     engine.immutable_memtables.store(0, Ordering::SeqCst);

@@ -508,7 +508,9 @@ mod tests {
         let written = |engine_defaults: bool| {
             let directory = tempfile::tempdir().unwrap();
             let options = StorageOptions { engine_defaults, ..StorageOptions::default() };
-            drop(RocksEngine::open(directory.path(), &options, true, false).unwrap());
+            let engine = RocksEngine::open(directory.path(), &options, true, false).unwrap();
+            assert_eq!(engine.statistics().io_rate == 0, engine_defaults, "there is a limiter, or none");
+            drop(engine);
             let files = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
             let named = |path: &std::path::PathBuf| path.to_string_lossy().contains("OPTIONS-");
             std::fs::read_to_string(files.filter(named).max().expect("options")).unwrap()
@@ -517,7 +519,6 @@ mod tests {
         for setting in [
             "max_background_jobs=2",
             "bytes_per_sync=0",
-            "rate_limiter=nullptr",
             "max_write_buffer_number=2",
             "level0_slowdown_writes_trigger=20",
             "level0_stop_writes_trigger=36",
