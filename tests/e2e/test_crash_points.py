@@ -1,6 +1,6 @@
 """Who is killed in the middle of work in the background, of a backup, a restore or a repair, loses nothing, with and without power.
 
-power_loss.c kills the process before a change of a name or a sync: of programs each fifth one in turn (`CRASH_EVERY=1`: each one), of servers
+power_loss.c kills the process before a change of a name or a sync: of programs each tenth one in turn (`CRASH_EVERY=1`: each one), of servers
 any one, as often as `CRASH_TRIALS` says.
 """
 
@@ -170,7 +170,7 @@ def test_a_server_that_is_killed_in_the_middle(library, stored, tmp_path, work):
 
 def each_kill(disk, command, after, limit=400):
     """Kills a program before its changes in turn, until it comes to its end; how many it makes, about."""
-    every = int(os.environ.get("CRASH_EVERY", 5))
+    every = int(os.environ.get("CRASH_EVERY", 10))
     for kill_at in range(random.randint(1, every), limit, every):
         done = disk().run(command, kill_at=kill_at)
         if done.returncode >= 0:

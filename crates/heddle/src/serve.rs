@@ -347,7 +347,7 @@ fn warn_about_access(parameters: &Parameters) {
     let open = parameters.is_on(Parameter::BindIpAll) || bind.split(',').any(|part| !is_local(part.trim()));
     if parameters.text(Parameter::Authorization) == "enabled" {
         tracing::info!(target: "control", id = 22_121,
-            "Access control is on; what is sent is not encrypted, passwords excepted");
+            "Access control is on; without TLS all but passwords is sent in clear");
         return;
     }
     tracing::warn!(target: "control", id = 22_120,
