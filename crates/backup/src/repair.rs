@@ -110,6 +110,8 @@ pub fn repair(
     let made = make_store(&salvage, &work, leaves_set, options, say);
     match made {
         Ok(report) if report.refused.is_none() => {
+            // The engine leaves the end of its log to whoever opens it next; here that comes after a rename.
+            sync_tree(&work.join(STORE)).about(&work)?;
             let mut list = File::create(work.join("whole.new")).about(&work)?;
             list.write_all(report.to_text().as_bytes()).and_then(|()| list.sync_all()).about(&work)?;
             std::fs::rename(work.join("whole.new"), work.join(REPAIRED)).about(&work)?;
@@ -288,4 +290,16 @@ fn move_if_there(from: &Path, to: &Path) -> Result<(), BackupError> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(crate::failed(from, error)),
         _ => Ok(()),
     }
+}
+
+/// Syncs every file below a directory, and its names.
+fn sync_tree(directory: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => sync_tree(&path)?,
+            false => File::open(&path)?.sync_all()?,
+        }
+    }
+    sync_names(directory)
 }

@@ -36,8 +36,8 @@ const RESERVE_BYTES_MAX: u64 = 1 << 30;
 const RESERVE_BESIDE_MEMTABLES: u64 = 64 << 20;
 /// The share of the reserve that is kept for the next starts when the rest has been given up.
 const KEPT_FOR_START: u64 = 8;
-/// A start needs so much in any case: manifest, options, a log.
-const START_BYTES: u64 = 4 << 20;
+/// A start needs so much in any case: manifest, options, a log, and tables of what was not flushed.
+const START_BYTES: u64 = 8 << 20;
 /// The disk is full when less than this share of the reserve is free beside it.
 const FULL_BELOW: u64 = 4;
 /// While less than this share of the reserve is free, the next half of it is given up …

@@ -117,7 +117,7 @@ fn a_start_with_little_room_has_a_reserve_before_anything_else() {
 #[test]
 fn a_small_reserve_keeps_enough_for_a_start() {
     let kept = |reserve| Space::new(None, reserve).kept_for_start();
-    assert_eq!([kept(800 * MIB), kept(10 * MIB), kept(MIB), kept(0)], [100 * MIB, 4 * MIB, MIB / 2, 0]);
+    assert_eq!([kept(800 * MIB), kept(10 * MIB), kept(MIB), kept(0)], [100 * MIB, 5 * MIB, MIB / 2, 0]);
 }
 
 #[test]
