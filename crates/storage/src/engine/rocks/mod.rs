@@ -264,7 +264,8 @@ impl RocksEngine {
             cache,
             cache_bytes: AtomicU64::new(options.cache_bytes),
             limiter,
-            seals: seal::Seals::new(options.memtable_bytes),
+            // RocksDB as it comes seals in writes: nobody looks ahead.
+            seals: seal::Seals::new(if options.engine_defaults { u64::MAX } else { options.memtable_bytes }),
             latency: OnceLock::new(),
             memtables,
             storage_options: options.clone(),
