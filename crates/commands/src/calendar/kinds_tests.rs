@@ -1,36 +1,15 @@
 //! The kinds of work beside `ttl`: what their windows and rates mean, by an injected clock.
 
+use super::tests::{MINUTE, admin, server, set};
 use super::{Permission, WorkKind, WorkPace, ask, keep_compaction_to_calendar, status};
-use crate::server::ServiceContext;
-use crate::testing::{TestClient, server_on};
 use ambient::Simulation;
 use document::{Document, Value, doc};
 use query::calendar::{WorkCalendar, WorkRate};
-use std::sync::Arc;
 use std::time::Duration;
-use storage::{StorageOptions, Store};
 
-const MINUTE: Duration = Duration::from_secs(60);
 /// Simulated time begins with the year 2026.
 const BEGIN_MS: i64 = 1_767_225_600_000;
 const MS_PER_DAY: i64 = 86_400_000;
-
-fn server() -> Arc<ServiceContext> {
-    let options = StorageOptions { io_budget_bytes_per_second: 0, ..StorageOptions::small() };
-    server_on(Store::in_memory(&options).expect("memory is to be had"))
-}
-
-fn admin(server: &Arc<ServiceContext>, mut command: Document) -> Document {
-    command.push("$db", "admin");
-    TestClient::of(server).run(command).0
-}
-
-fn set(server: &Arc<ServiceContext>, settings: Document) {
-    let mut command = doc! { "setCalendar": 1 };
-    command.extend(settings.iter().map(|(name, value)| (name, value.clone())));
-    let reply = admin(server, command);
-    assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)), "{reply:?}");
-}
 
 fn all_kinds(window: &Document) -> Document {
     WorkKind::ALL.iter().map(|kind| (kind.name(), Value::Document(window.clone()))).collect()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use storage::{Disk, MemoryEngine, Room, StorageOptions, Store};
 
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -18,7 +18,7 @@ fn without_budget() -> StorageOptions {
     StorageOptions { io_budget_bytes_per_second: 0, ..StorageOptions::small() }
 }
 
-fn server() -> Arc<ServiceContext> {
+pub(super) fn server() -> Arc<ServiceContext> {
     server_on(Store::in_memory(&without_budget()).expect("memory is to be had"))
 }
 
@@ -28,13 +28,13 @@ fn ok(client: &TestClient, command: Document) -> Document {
     reply
 }
 
-fn admin(server: &Arc<ServiceContext>, command: Document) -> Document {
+pub(super) fn admin(server: &Arc<ServiceContext>, command: Document) -> Document {
     let mut command = command;
     command.push("$db", "admin");
     TestClient::of(server).run(command).0
 }
 
-fn set(server: &Arc<ServiceContext>, settings: Document) {
+pub(super) fn set(server: &Arc<ServiceContext>, settings: Document) {
     let mut command = doc! { "setCalendar": 1 };
     command.extend(settings.iter().map(|(name, value)| (name, value.clone())));
     let reply = admin(server, command);

@@ -48,6 +48,16 @@ impl Ruled {
         self.queue.next(worker, &|| self.at(micros))
     }
 
+    /// Two threads, each with a task of so many.
+    fn two_at_work(&self, tasks: u32) -> [Worker; 2] {
+        let mut workers = [self.starts(0, None), self.starts(0, None)];
+        (0..tasks).for_each(|task| self.push(task, 0));
+        for worker in &mut workers {
+            assert!(self.next(worker, 0).is_some(), "there is a task for it");
+        }
+        workers
+    }
+
     /// What the controller does without being told who runs.
     fn decides(&self, micros: u64, expected: Decision) {
         assert_eq!(self.queue.decision(self.at(micros)), expected, "after {micros} µs");
@@ -83,13 +93,7 @@ fn the_minimum_is_started_without_work() {
 #[test]
 fn blocked_threads_are_replaced_one_in_an_interval() {
     let ruled = Ruled::new(2, 4);
-    let mut workers = [ruled.starts(0, None), ruled.starts(0, None)];
-    for task in 0..5 {
-        ruled.push(task, 0);
-    }
-    for worker in &mut workers {
-        ruled.next(worker, 0);
-    }
+    let _workers = ruled.two_at_work(5);
     let mut third = ruled.starts(1_000, Some(1));
     assert_eq!(ruled.next(&mut third, 1_000), Some(2));
     ruled.decides(1_999, pause(1));
@@ -103,13 +107,7 @@ fn blocked_threads_are_replaced_one_in_an_interval() {
 #[test]
 fn threads_beyond_the_cores_end_once_they_compute() {
     let ruled = Ruled::new(2, 16);
-    let mut workers = [ruled.starts(0, None), ruled.starts(0, None)];
-    for task in 0..100 {
-        ruled.push(task, 0);
-    }
-    for worker in &mut workers {
-        ruled.next(worker, 0);
-    }
+    let mut workers = ruled.two_at_work(100);
     let mut third = ruled.starts(1_000, Some(1));
     let mut fourth = ruled.starts(2_000, Some(0));
     assert!(ruled.next(&mut third, 2_000).is_some() && ruled.next(&mut fourth, 2_000).is_some());
@@ -129,13 +127,7 @@ fn threads_beyond_the_cores_end_once_they_compute() {
 #[test]
 fn threads_for_what_is_short_stay_when_they_are_seen_computing() {
     let ruled = Ruled::with(TaskLength::Short, 2, 4);
-    let mut workers = [ruled.starts(0, None), ruled.starts(0, None)];
-    for task in 0..100 {
-        ruled.push(task, 0);
-    }
-    for worker in &mut workers {
-        ruled.next(worker, 0);
-    }
+    let _workers = ruled.two_at_work(100);
     let mut third = ruled.starts(1_000, Some(1));
     assert!(ruled.next(&mut third, 1_000).is_some());
     assert!(!ruled.queue.after_asking(Some(3), ruled.at(10_000)), "enough compute");
@@ -148,13 +140,7 @@ fn threads_for_what_is_short_stay_when_they_are_seen_computing() {
 #[test]
 fn computing_threads_are_not_joined_by_others() {
     let ruled = Ruled::new(2, 16);
-    let mut workers = [ruled.starts(0, None), ruled.starts(0, None)];
-    for task in 0..100 {
-        ruled.push(task, 0);
-    }
-    for worker in &mut workers {
-        ruled.next(worker, 0);
-    }
+    let _workers = ruled.two_at_work(100);
     let mut now = 1_000;
     for _ in 0..3 {
         assert!(!ruled.queue.after_asking(Some(2), ruled.at(now)), "a third thread for two cores at work");
