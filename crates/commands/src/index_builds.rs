@@ -10,18 +10,13 @@
 //! step by step: `heddle` does it on a thread of low priority.
 
 use crate::calendar::{self, WorkKind};
-use crate::client::Client;
+use crate::own_work::{OwnWork, OwnWorkSwitch};
 use crate::server::ServiceContext;
 use catalog::{BuildPhase, BuildProgress, Collection, Receipts};
-use dispatch::host::Detached;
 use document::{Document, Value, doc};
 use parking_lot::Mutex;
-use query::checkpoint;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::ErrorCode;
 
 /// How long until it is looked again whether a build may go on.
 const LOOK_EACH: Duration = Duration::from_millis(500);
@@ -30,7 +25,7 @@ const LOOK_EACH: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct BuildResumer {
     /// Whose switch its waits look at.
-    operation: Arc<Client>,
+    work: OwnWork,
 }
 
 /// What comes after a step.
@@ -45,17 +40,6 @@ pub enum ResumeStep {
     Ended,
 }
 
-/// Ends what a resumer waits for.
-#[derive(Debug, Clone)]
-pub struct ResumeSwitch(Arc<Client>);
-
-impl ResumeSwitch {
-    /// The server shuts down: a build that runs ends, and goes on at the next start.
-    pub fn end(&self) {
-        self.0.interrupt.kill(ErrorCode::InterruptedAtShutdown as i32);
-    }
-}
-
 /// The build that goes on in the background now, for `currentOp`.
 #[derive(Debug, Default)]
 pub(crate) struct ResumedBuild(Mutex<Option<BuildUnderWay>>);
@@ -65,21 +49,21 @@ type BuildUnderWay = (Arc<Collection>, Arc<BuildProgress>, Instant);
 
 impl Default for BuildResumer {
     fn default() -> Self {
-        BuildResumer { operation: Arc::new(Client::new(0, "index builds", Arc::new(Detached))) }
+        BuildResumer { work: OwnWork::new("index builds") }
     }
 }
 
 impl BuildResumer {
     /// Ends it from another thread.
-    pub fn switch(&self) -> ResumeSwitch {
-        ResumeSwitch(Arc::clone(&self.operation))
+    pub fn switch(&self) -> OwnWorkSwitch {
+        self.work.switch()
     }
 
     /// Goes on with one build, if one may, to its end. On a thread that may block.
     pub async fn step(&self, server: &ServiceContext) -> ResumeStep {
         let node = &server.node;
         let mut waiting = node.catalog.waiting_index_builds();
-        if waiting.is_empty() || self.operation.interrupt.is_killed() || server.is_shutting_down() {
+        if waiting.is_empty() || self.work.is_ended() || server.is_shutting_down() {
             return ResumeStep::Ended;
         }
         let now = ambient::now();
@@ -117,7 +101,7 @@ impl BuildResumer {
         let shown = (Arc::clone(collection), Arc::clone(build), ambient::now());
         *server.node.resumed_build.0.lock() = Some(shown);
         let going_on = server.node.catalog.go_on_with_index_build(&writing, collection, build);
-        let built = watched(&self.operation, going_on).await;
+        let built = self.work.run(going_on).await;
         *server.node.resumed_build.0.lock() = None;
         let namespace = collection.definition().namespace.to_string();
         let indexes = build.names();
@@ -140,7 +124,7 @@ impl BuildResumer {
         let receipts = Receipts::default();
         let writing = server.node.writing(&receipts);
         let given_up = server.node.catalog.give_up_index_build(&writing, collection, build);
-        let outcome = watched(&self.operation, given_up).await;
+        let outcome = self.work.run(given_up).await;
         tracing::info!(target: "INDEX", id = 8_800_205, namespace = %collection.definition().namespace,
             indexes = ?build.names(), error = outcome.err().map(|error| error.to_string()),
             "An index build of this member's time as primary was given up: another one leads now");
@@ -177,14 +161,4 @@ pub(crate) fn progress_of(build: &BuildProgress) -> (String, u64, u64) {
     };
     let resumed = build.resumed_at().map(|at| format!(" (resumed at document {at})")).unwrap_or_default();
     (format!("Index Build: {step}: {done}/{total} {percent}%{resumed}"), done, total)
-}
-
-/// Runs as an operation that can be ended.
-async fn watched<T>(operation: &Arc<Client>, work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
-    poll_fn(|task| {
-        let _watched = checkpoint::watch(Arc::<Client>::clone(operation));
-        work.as_mut().poll(task)
-    })
-    .await
 }

@@ -31,6 +31,7 @@ mod index_builds_tests;
 #[cfg(test)]
 mod logged_tests;
 mod own_collections;
+mod own_work;
 mod replica_set;
 #[cfg(test)]
 mod replica_set_tests;
@@ -53,7 +54,8 @@ use dispatch::{
 
 pub use aggregation::remove_unfinished_outputs;
 pub use calendar::{keep_compaction_to_calendar, keep_index_builds_to_calendar};
-pub use index_builds::{BuildResumer, ResumeStep, ResumeSwitch};
+pub use index_builds::{BuildResumer, ResumeStep};
 pub use own_collections::{expire_retryable_writes, prepare_own_collections, prepare_replicated};
+pub use own_work::OwnWorkSwitch;
 pub use server::{DataNode, ServiceContext};
-pub use ttl::{TtlMonitor, TtlSwitch};
+pub use ttl::TtlMonitor;

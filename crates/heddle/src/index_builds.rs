@@ -1,6 +1,6 @@
 //! The thread on which index builds go on that a process before this one has begun. It ends with the last.
 
-use commands::{BuildResumer, ResumeStep, ResumeSwitch, ServiceContext};
+use commands::{BuildResumer, OwnWorkSwitch, ResumeStep, ServiceContext};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct ResumerThread {
     stop: Sender<()>,
-    switch: ResumeSwitch,
+    switch: OwnWorkSwitch,
     /// Disconnected when the thread has ended.
     ended: Receiver<()>,
 }

@@ -1,6 +1,6 @@
 //! The thread that deletes what has expired by TTL indexes: it calls the monitor, and sleeps in between.
 
-use commands::{ServiceContext, TtlMonitor, TtlSwitch};
+use commands::{OwnWorkSwitch, ServiceContext, TtlMonitor};
 use dispatch::parameters::Parameter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -22,7 +22,7 @@ enum Message {
 #[derive(Debug)]
 pub(crate) struct TtlThread {
     messages: Sender<Message>,
-    switch: TtlSwitch,
+    switch: OwnWorkSwitch,
     /// Disconnected when the thread has ended.
     ended: Receiver<()>,
 }

@@ -25,7 +25,7 @@ mod tests;
 use dispatch::counters::Counter;
 use document::{Document, doc};
 
-pub use monitor::{TtlMonitor, TtlSwitch};
+pub use monitor::TtlMonitor;
 
 /// What the monitor has done since the start.
 #[derive(Debug, Default)]

@@ -1,16 +1,10 @@
 //! When passes begin and end.
 
 use super::pass::{Pass, PassStep};
-use crate::client::Client;
+use crate::own_work::{OwnWork, OwnWorkSwitch};
 use crate::parameters::Parameter;
 use crate::server::ServiceContext;
-use dispatch::host::Detached;
-use query::checkpoint;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::ErrorCode;
 
 /// Asleep, or within a pass.
 #[derive(Debug)]
@@ -19,18 +13,7 @@ pub struct TtlMonitor {
     asleep_since: Instant,
     pass: Option<Pass>,
     /// Whose switch its waits look at.
-    operation: Arc<Client>,
-}
-
-/// Ends what a monitor waits for.
-#[derive(Debug, Clone)]
-pub struct TtlSwitch(Arc<Client>);
-
-impl TtlSwitch {
-    /// The server shuts down: no step of the monitor does anything from now on, and one that waits ends.
-    pub fn end(&self) {
-        self.0.interrupt.kill(ErrorCode::InterruptedAtShutdown as i32);
-    }
+    work: OwnWork,
 }
 
 impl Default for TtlMonitor {
@@ -42,16 +25,12 @@ impl Default for TtlMonitor {
 impl TtlMonitor {
     /// A monitor that sleeps first.
     pub fn new() -> Self {
-        TtlMonitor {
-            asleep_since: ambient::now(),
-            pass: None,
-            operation: Arc::new(Client::new(0, "ttl", Arc::new(Detached))),
-        }
+        TtlMonitor { asleep_since: ambient::now(), pass: None, work: OwnWork::new("ttl") }
     }
 
     /// Ends it from another thread.
-    pub fn switch(&self) -> TtlSwitch {
-        TtlSwitch(Arc::clone(&self.operation))
+    pub fn switch(&self) -> OwnWorkSwitch {
+        self.work.switch()
     }
 
     /// It has slept for long.
@@ -69,7 +48,7 @@ impl TtlMonitor {
     /// Does the next piece of work, if it is time for one: one unit of documents at most. Tells when to call
     /// again; sooner does no harm. On a thread that may block.
     pub async fn step(&mut self, server: &ServiceContext) -> Instant {
-        if !may_run(server) || self.operation.interrupt.is_killed() {
+        if !may_run(server) || self.work.is_ended() {
             if let Some(pass) = self.pass.take() {
                 pass.end_early();
             }
@@ -85,7 +64,7 @@ impl TtlMonitor {
                 self.pass.insert(Pass::begin(server))
             }
         };
-        match watched(&self.operation, pass.step(server)).await {
+        match self.work.run(pass.step(server)).await {
             PassStep::Continues { at } => at,
             PassStep::Ended => {
                 self.pass = None;
@@ -105,14 +84,4 @@ fn may_run(server: &ServiceContext) -> bool {
 
 fn sleep_time(server: &ServiceContext) -> Duration {
     Duration::from_secs(server.parameters.unsigned(Parameter::TtlMonitorSleep))
-}
-
-/// Runs as an operation that can be ended.
-async fn watched<T>(operation: &Arc<Client>, work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
-    poll_fn(|task| {
-        let _watched = checkpoint::watch(Arc::<Client>::clone(operation));
-        work.as_mut().poll(task)
-    })
-    .await
 }
