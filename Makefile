@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-# Further ones: build, cluster, rounds, power-rounds, lint, fmt, bench, fuzz, clean-tests.
+# Further ones: build, cluster, rounds, power-rounds, lint, advisories, fmt, bench, fuzz, clean-tests.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -24,7 +24,7 @@ PACKAGES := build-essential ccache libclang-dev pkg-config
 TEST_PACKAGES := python3-venv openssl
 NODE_MAJOR := 20
 
-.PHONY: deps deps-test build run cluster test test-rust test-e2e rounds power-rounds lint fmt bench fuzz clean-tests
+.PHONY: deps deps-test build run cluster test test-rust test-e2e rounds power-rounds lint advisories fmt bench fuzz clean-tests
 
 # --- what is missing is installed, what is there is left alone --------------------------------------
 
@@ -110,6 +110,10 @@ lint: deps
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check licenses bans sources; fi
+
+# Known weaknesses of the libraries. Not part of `make test`: the database is a git repository, fetched each time.
+advisories: deps
+	cargo deny --log-level error check advisories
 
 fmt:
 	cargo fmt --all

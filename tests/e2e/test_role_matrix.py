@@ -55,7 +55,7 @@ COMMANDS = {
     "explain": (lambda db: {"explain": {"find": "items"}}, READ),
     "find": (lambda db: {"find": "items"}, READ),
     "dataSize": (lambda db: {"dataSize": f"{db}.items"}, READ),
-    "collStats": (lambda db: {"collStats": "items"}, STATISTICS),
+    "collStats": (lambda db: {"collStats": "items"}, (STATISTICS[0], STATISTICS[1] | {"backup"})),
     "dbStats": (lambda db: {"dbStats": 1}, STATISTICS),
     "dbHash": (lambda db: {"dbHash": 1}, on("read readWrite dbOwner", "readAnyDatabase readWriteAnyDatabase root")),
     "listCollections": (
@@ -119,6 +119,9 @@ COMMANDS = {
     "fsync": (None, HOST),
     "killAllSessions": (None, HOST),
     "killAllSessionsByPattern": (None, HOST),
+    "logApplicationMessage": (
+        lambda db: {"logApplicationMessage": "x"}, cluster("hostManager clusterManager clusterAdmin root"),
+    ),
     "logRotate": (None, HOST),
     "rotateCertificates": (None, HOST),
     "setParameter": (None, HOST),
@@ -131,7 +134,7 @@ COMMANDS = {
     "replSetInitiate": (None, MANAGE),
     "replSetMaintenance": (None, MANAGE),
     "replSetReconfig": (None, MANAGE),
-    "replSetResizeOplog": (None, MANAGE),
+    "replSetResizeOplog": (None, HOST),
     "replSetStepDown": (None, MANAGE),
     "replSetStepUp": (None, MANAGE),
     "replSetSyncFrom": (None, MANAGE),

@@ -110,12 +110,12 @@ impl BuildResumer {
                 behind = build.resumed_at(), "An index build that went on after a restart is done"),
             Ok(false) => {}
             Err(error) if server.is_shutting_down() => {
-                tracing::debug!(target: "INDEX", namespace, ?indexes, %error,
+                tracing::debug!(target: "INDEX", namespace, ?indexes, errmsg = %error,
                     "an index build ends with the server");
             }
             Err(error) => {
                 tracing::warn!(target: "INDEX", id = 8_800_204, namespace, ?indexes, code = error.code(),
-                %error, "An index build that went on after a restart has failed")
+                errmsg = %error, "An index build that went on after a restart has failed")
             }
         }
     }

@@ -17,6 +17,7 @@
 
 mod access;
 mod aggregation;
+mod audit;
 mod calendar;
 mod command;
 mod context;

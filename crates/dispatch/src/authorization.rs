@@ -180,10 +180,15 @@ fn localhost_user() -> &'static AccessUser {
 
 /// The refusal, with the command as far as it may be shown.
 fn unauthorized<N: Node>(context: &CommandContext<'_, N>) -> CommandError {
-    let command = describe(context.body, context.command.has_secrets);
+    let has_secrets = context.command.has_secrets;
+    let command = describe(context.body, Hidden::of(has_secrets));
+    let logged = match context.server.parameters.is_on(Parameter::RedactClientLogData) {
+        true => describe(context.body, Hidden::Values),
+        false => command.clone(),
+    };
+    tracing::debug!(target: "ACCESS", id = 20_436, ctx = %context.client.description(),
+        db = context.database, command = logged, "Checking authorization failed");
     let message = format!("not authorized on {} to execute command {command}", context.database);
-    tracing::debug!(target: "ACCESS", id = 20_436, ctx = %context.client.description(), %message,
-        "Checking authorization failed");
     CommandError::new(code::UNAUTHORIZED, message)
 }
 
@@ -212,10 +217,26 @@ impl<N: Node> CommandContext<'_, N> {
 /// A longer command is not shown to its end.
 const SHOWN_BYTES: usize = 1024;
 
+/// What is not shown of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hidden {
+    Nothing,
+    /// Passwords, and messages of a login.
+    Secrets,
+    /// All values.
+    Values,
+}
+
+impl Hidden {
+    const fn of(has_secrets: bool) -> Self {
+        if has_secrets { Hidden::Secrets } else { Hidden::Nothing }
+    }
+}
+
 /// A command as messages show it: `{ find: "c", filter: {} }`.
-fn describe(command: RawDocument<'_>, has_secrets: bool) -> String {
+fn describe(command: RawDocument<'_>, hidden: Hidden) -> String {
     let mut text = String::new();
-    describe_document(command, has_secrets, &mut text);
+    describe_document(command, hidden, &mut text);
     if text.len() > SHOWN_BYTES {
         let end = text.floor_char_boundary(SHOWN_BYTES);
         text.truncate(end);
@@ -224,10 +245,12 @@ fn describe(command: RawDocument<'_>, has_secrets: bool) -> String {
     text
 }
 
-fn describe_document(document: RawDocument<'_>, has_secrets: bool, text: &mut String) {
+fn describe_document(document: RawDocument<'_>, hidden: Hidden, text: &mut String) {
     if document.is_empty() {
         return text.push_str("{}");
     }
+    // What is within a field that is no secret is none.
+    let within = if hidden == Hidden::Values { Hidden::Values } else { Hidden::Nothing };
     for (position, element) in document.iter().enumerate() {
         if text.len() > SHOWN_BYTES {
             break;
@@ -235,17 +258,17 @@ fn describe_document(document: RawDocument<'_>, has_secrets: bool, text: &mut St
         text.push_str(if position == 0 { "{ " } else { ", " });
         text.push_str(element.name());
         text.push_str(": ");
-        match has_secrets && matches!(element.name(), "pwd" | "payload") {
+        match hidden == Hidden::Secrets && matches!(element.name(), "pwd" | "payload") {
             true => text.push_str("\"xxx\""),
-            false => describe_value(element.value(), text),
+            false => describe_value(element.value(), within, text),
         }
     }
     text.push_str(" }");
 }
 
-fn describe_value(value: RawValue<'_>, text: &mut String) {
+fn describe_value(value: RawValue<'_>, hidden: Hidden, text: &mut String) {
     match value {
-        RawValue::Document(document) => describe_document(document, false, text),
+        RawValue::Document(document) => describe_document(document, hidden, text),
         RawValue::Array(array) if array.is_empty() => text.push_str("[]"),
         RawValue::Array(array) => {
             for (position, value) in array.iter().enumerate() {
@@ -253,10 +276,11 @@ fn describe_value(value: RawValue<'_>, text: &mut String) {
                     break;
                 }
                 text.push_str(if position == 0 { "[ " } else { ", " });
-                describe_value(value, text);
+                describe_value(value, hidden, text);
             }
             text.push_str(" ]");
         }
+        _ if hidden == Hidden::Values => text.push_str("\"###\""),
         RawValue::String(string) => {
             text.push('"');
             text.push_str(string.get(..string.floor_char_boundary(SHOWN_BYTES)).unwrap_or_default());
@@ -287,15 +311,19 @@ mod tests {
 
     #[test]
     fn refusals_show_the_command_but_no_secrets() {
-        let shown = |command: document::Document, secret| describe(command.to_buf().as_raw(), secret);
+        let shown = |command: document::Document, hidden| describe(command.to_buf().as_raw(), hidden);
         let find = doc! { "find": "c", "filter": { "a": [1, "x"], "b": {} }, "limit": 2.0, "raw": true };
         assert_eq!(
-            shown(find, false),
+            shown(find.clone(), Hidden::Nothing),
             "{ find: \"c\", filter: { a: [ 1, \"x\" ], b: {} }, limit: 2.0, raw: true }"
         );
+        assert_eq!(
+            shown(find, Hidden::Values),
+            "{ find: \"###\", filter: { a: [ \"###\", \"###\" ], b: {} }, limit: \"###\", raw: \"###\" }"
+        );
         let create = doc! { "createUser": "u", "pwd": "secret", "roles": (array![]) };
-        assert_eq!(shown(create, true), "{ createUser: \"u\", pwd: \"xxx\", roles: [] }");
-        let long = shown(doc! { "find": ("é".repeat(10_000)) }, false);
+        assert_eq!(shown(create, Hidden::Secrets), "{ createUser: \"u\", pwd: \"xxx\", roles: [] }");
+        let long = shown(doc! { "find": ("é".repeat(10_000)) }, Hidden::Nothing);
         assert!(long.len() <= SHOWN_BYTES + 3 && long.ends_with("..."), "{}", long.len());
     }
 }

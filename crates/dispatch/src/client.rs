@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use uuid::Uuid;
 
 /// How many bytes of a command `currentOp` keeps.
 const SHOWN_COMMAND_BYTES: usize = 4096;
@@ -39,6 +40,8 @@ pub struct Client {
     pub interrupt: Interrupt,
     /// The cursor whose batches are streamed to the client; 0: none is.
     streamed_cursor: AtomicI64,
+    /// What the audit log calls it.
+    audit_id: OnceLock<Uuid>,
     /// The way back to the transport.
     pub link: Arc<dyn ClientLink>,
 }
@@ -158,6 +161,7 @@ impl Client {
             access: ClientAccess::default(),
             interrupt: Interrupt::new(Arc::clone(&link)),
             streamed_cursor: AtomicI64::new(0),
+            audit_id: OnceLock::new(),
             link,
         }
     }
@@ -165,6 +169,11 @@ impl Client {
     /// `conn7`, as log lines and `currentOp` name it.
     pub fn description(&self) -> String {
         format!("conn{}", self.id)
+    }
+
+    /// What the audit log calls this connection: one `uuid` for all that it causes.
+    pub(crate) fn audit_id(&self) -> Uuid {
+        *self.audit_id.get_or_init(ambient::uuid)
     }
 
     /// What the client told about itself.

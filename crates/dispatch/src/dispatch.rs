@@ -1,6 +1,7 @@
 //! From a request to a reply: look the command up, check what is common to all, run it, count it.
 
 use crate::acknowledge::{await_read_concern, await_write_concern};
+use crate::audit;
 use crate::authorization::{authorize, check_login, is_authorized};
 use crate::client::{Client, OperationStart};
 use crate::command::{Command, Execution, Run, TimeLimit};
@@ -44,6 +45,9 @@ pub async fn dispatch<N: Node>(
     };
     if let Err(mut error) = result {
         server.counters.user_asserts.add(1);
+        if error.code == code::UNAUTHORIZED && server.host.audit.is_some() {
+            Box::pin(audit::refused(server, client, (request.body, request.legacy_database))).await;
+        }
         if has_retryable_code(error.code) && is_retryable_write(request.body) {
             error = error.with_label(RETRYABLE_WRITE_ERROR);
         }
@@ -360,6 +364,9 @@ async fn run<'a, N: Node>(
     if server.access.is_enforced() && !is_authorized(context, *position)? {
         Box::pin(authorize(context, *position)).await?;
     }
+    if server.host.audit.is_some() && server.access.is_enforced() {
+        Box::pin(audit::allowed(context, *position)).await;
+    }
     match execution {
         Execution::Diagnostic | Execution::InlineFirst => {}
         Execution::BriefPool => context.offload_briefly().await,
@@ -372,6 +379,9 @@ async fn run<'a, N: Node>(
         statistics.total.add(1);
     }
     let result = run_with_faults(server, context, chosen, reply).await;
+    if server.host.audit.is_some() {
+        Box::pin(audit::ended(context, result.as_ref().err())).await;
+    }
     if result.is_err()
         && let Some(statistics) = statistics
     {

@@ -1,5 +1,6 @@
 //! What the server needs of its surroundings: `heddle` implements these, tests use [`Detached`].
 
+use crate::audit::AuditLog;
 use document::Document;
 use query::memory::MemoryPool;
 use std::sync::Arc;
@@ -35,6 +36,10 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     /// many replies unread it waits, and the task is woken.
     fn poll_reply_room(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
+    }
+    /// The address that the client connected to; `None` where there is none.
+    fn local_address(&self) -> Option<String> {
+        None
     }
     /// The connection's later requests are served where clients' work does not hold them up.
     fn give_thread(&self) {}
@@ -83,6 +88,21 @@ pub trait LogControl: Send + Sync + std::fmt::Debug {
     fn dropped_lines(&self) -> u64;
 }
 
+/// Where the lines of the audit log go. A line that cannot be written ends the process: there is no error to
+/// pass over.
+pub trait AuditSink: Send + Sync + std::fmt::Debug {
+    /// Writes a line, which has no end yet, and returns when the system has it. May block.
+    fn write(&self, line: &str);
+    /// Takes a line that is written soon, where nobody can wait for it.
+    fn queue(&self, line: &str);
+    /// Moves the file aside, begins a new one and gives the path of the old one; `None` for what is no file.
+    /// May block.
+    ///
+    /// # Errors
+    /// The sentence to tell; the old file goes on.
+    fn rotate(&self) -> Result<Option<String>, String>;
+}
+
 /// The process around the server.
 pub trait ProcessControl: Send + Sync + std::fmt::Debug {
     /// Begins the orderly shutdown and returns at once; running operations get `timeout_secs` to finish.
@@ -115,6 +135,8 @@ pub struct Host {
     pub transport: Box<dyn TransportFigures>,
     /// The log.
     pub log: Box<dyn LogControl>,
+    /// The audit log, if there is one.
+    pub audit: Option<Arc<AuditLog>>,
     /// The process.
     pub process: Box<dyn ProcessControl>,
     /// The command line, for `getCmdLineOpts`.
@@ -195,6 +217,7 @@ impl Host {
         Host {
             transport: Box::new(Detached),
             log: Box::new(Detached),
+            audit: None,
             process: Box::new(Detached),
             arguments: Vec::new(),
             parsed_options: Document::new(),

@@ -33,6 +33,7 @@
 //! handling and no log writing (`heddle`): the traits of [`host`] are the way out.
 
 mod acknowledge;
+pub mod audit;
 pub mod authorization;
 mod batch;
 pub mod client;
@@ -51,6 +52,8 @@ pub mod generic;
 pub mod host;
 pub mod interrupt;
 mod login;
+#[cfg(test)]
+mod login_tests;
 mod node;
 pub mod parameters;
 pub mod request;

@@ -5,6 +5,7 @@
 //!
 //! Source: driver specification "Authentication"; RFC 5802.
 
+use crate::audit::authenticated;
 use crate::context::CommandContext;
 use crate::counters::LoginCounters;
 use crate::error::{CommandError, CommandResult, code};
@@ -195,7 +196,7 @@ pub(crate) async fn go_on<N: Node>(
     }
     if login.is_proved {
         append(reply, true, &[]);
-        return succeed(context, &login);
+        return succeed(context, &login).await;
     }
     let (answer, reason) = match (login.server.finish(payload), &login.user) {
         (Err(ScramFailure::Malformed(_)), _) => (None, MALFORMED),
@@ -209,7 +210,7 @@ pub(crate) async fn go_on<N: Node>(
     };
     append(reply, login.skips_empty, answer.as_bytes());
     if login.skips_empty {
-        return succeed(context, &login);
+        return succeed(context, &login).await;
     }
     login.is_proved = true;
     *context.client.access.login.lock() = Some(login);
@@ -217,7 +218,7 @@ pub(crate) async fn go_on<N: Node>(
 }
 
 /// The connection is this user's from now on.
-fn succeed<N: Node>(context: &CommandContext<'_, N>, login: &Login) -> CommandResult {
+async fn succeed<N: Node>(context: &CommandContext<'_, N>, login: &Login) -> CommandResult {
     let user = login.user.as_ref().expect("who has proved itself exists");
     if let Some(before) = context.client.access.user_name().filter(|before| *before != user.name) {
         const AUTHENTICATED_ONCE: i32 = 5_626_701;
@@ -237,6 +238,7 @@ fn succeed<N: Node>(context: &CommandContext<'_, N>, login: &Login) -> CommandRe
             remote = %context.client.remote, mechanism = login.mechanism.name(), user = %login.name,
             speculative = login.is_speculative, "Successfully authenticated");
     }
+    authenticated(context, (login.mechanism.name(), &login.name), 0).await;
     Ok(())
 }
 
@@ -246,6 +248,7 @@ pub(crate) async fn failed<N: Node>(
     (mechanism, name): (Mechanism, &UserName),
     reason: Reason,
 ) -> CommandError {
+    authenticated(context, (mechanism.name(), name), code::AUTHENTICATION_FAILED).await;
     let client = context.client;
     let address = client.address().map_or_else(|| client.remote.clone(), |address| address.to_string());
     let now = ambient::now();

@@ -1,5 +1,6 @@
 //! All state of a running server.
 
+use crate::audit::logged_out;
 use crate::authorization::AccessControl;
 use crate::client::Client;
 use crate::command::{Command, CommandTable, host_info};
@@ -115,6 +116,12 @@ impl<N: Node> ServiceContext<N> {
     /// stream stopped.
     pub fn closed(&self, client: &Client) {
         self.clients.lock().remove(&client.id);
+        if let Some(audit) = &self.host.audit
+            && let Some(event) =
+                logged_out("Implicit logout due to client connection closure".to_owned(), client)
+        {
+            audit.queue(client, &event);
+        }
         match client.streamed_cursor() {
             0 => {}
             id => drop(self.cursors.kill(id)),

@@ -19,6 +19,7 @@
 mod accountant;
 mod allocator;
 mod arguments;
+mod audit;
 mod backup;
 mod calendar;
 mod cluster;

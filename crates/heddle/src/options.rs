@@ -40,6 +40,8 @@ pub(crate) enum OptionsError {
     NoLogPath,
     #[error("--setParameter needs name=value, found '{given}'")]
     NoValue { given: String },
+    #[error(transparent)]
+    Audit(#[from] crate::audit::AuditOptionsError),
     #[error("invalid verbosity '{level}' of log component '{component}': expected -1 to 5")]
     Verbosity { component: String, level: String },
 }
@@ -78,7 +80,7 @@ impl Options {
         if to_file && self.parameters.text(Parameter::LogPath).is_empty() {
             return Err(OptionsError::NoLogPath);
         }
-        Ok(())
+        Ok(crate::audit::check(&self.parameters)?)
     }
 
     fn read_flags(&mut self, matches: &ArgMatches) -> Result<(), OptionsError> {

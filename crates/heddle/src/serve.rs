@@ -13,11 +13,13 @@ use crate::replica_set::{self, RunningMember};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::ttl::TtlThread;
-use crate::{EXIT_OPTIONS, allocator, fail, knobs};
+use crate::{EXIT_OPTIONS, allocator, audit, fail, knobs};
 use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
+use dispatch::audit::{AuditEvent, AuditLog};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
 use dispatch::parameters::{Parameter, Parameters, Setting};
+use document::{Document, Value, doc};
 use query::memory::MemoryPool;
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -141,6 +143,12 @@ fn start_log(options: &Options) -> std::io::Result<Arc<Log>> {
         }
         Ok(())
     });
+    log.set_redaction(parameters.is_on(Parameter::RedactClientLogData));
+    let watched = Arc::clone(&log);
+    parameters.watch(Parameter::RedactClientLogData, move |setting| {
+        watched.set_redaction(*setting == Setting::Boolean(true));
+        Ok(())
+    });
     std::panic::set_hook(Box::new(log_panic));
     Ok(log)
 }
@@ -149,7 +157,7 @@ fn start_log(options: &Options) -> std::io::Result<Arc<Log>> {
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     tracing::error!(target: "control", id = 23_081, place,
-        message_text = panic.payload_as_str().unwrap_or("-"), "Assertion failed");
+        panic_text = panic.payload_as_str().unwrap_or("-"), "Assertion failed");
 }
 
 /// A server that listens.
@@ -178,7 +186,9 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         dbpath = %parameters.text(Parameter::DbPath), "Heddle starting");
     sizes.log(&machine);
     allocator::keep_free_memory(sizes.keep_free);
-    watch_signals(ends.clone(), Arc::clone(log))
+    let audit =
+        audit::start(parameters, log).map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
+    watch_signals(ends.clone(), Arc::clone(log), audit.clone())
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     let (store, has_copied) =
         open_store(parameters, &machine, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
@@ -203,6 +213,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let host = Host {
         transport: Box::new(figures.clone()),
         log: Box::new(LogHandle(Arc::clone(log))),
+        audit,
         process: Box::new(EndByCommand(ends.clone())),
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
@@ -237,6 +248,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     warn_about_permissions(&parameters.text(Parameter::DbPath));
     let service = Arc::new(CommandService::new(Arc::clone(&server)));
     warn_about_limits(parameters, budget);
+    tell_of_start(&server);
     let transport = transport::Server::start(network_options, service)
         .map_err(|error: StartError| StartFailure::with(EXIT_NETWORK)(Box::new(error)))?;
     let transport = Arc::new(transport);
@@ -276,8 +288,18 @@ fn start_background(
     }
 }
 
+/// The audit log is told before anybody is served.
+fn tell_of_start(server: &ServiceContext) {
+    if let Some(audit) = &server.host.audit {
+        let options = server.host.parsed_options.clone();
+        let param =
+            doc! { "startupOptions": options, "initialClusterServerParameters": (Vec::<Value>::new()) };
+        audit.record_own(&AuditEvent::new("startup", param));
+    }
+}
+
 /// SIGTERM and SIGINT end the server, the second one at once; SIGUSR1 begins a new log file.
-fn watch_signals(ends: Sender<End>, log: Arc<Log>) -> std::io::Result<()> {
+fn watch_signals(ends: Sender<End>, log: Arc<Log>, audit: Option<Arc<AuditLog>>) -> std::io::Result<()> {
     /// Status of a process that a signal ended, as shells count it.
     const EXIT_BY_SIGNAL: i32 = 128;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1])?;
@@ -287,6 +309,9 @@ fn watch_signals(ends: Sender<End>, log: Arc<Log>) -> std::io::Result<()> {
             if signal == SIGUSR1 {
                 if let Err(error) = log.rotate_file() {
                     tracing::warn!(target: "control", id = 23_168, %error, "Log rotation failed");
+                }
+                if let Some(Err(error)) = audit.as_ref().map(|audit| audit.rotate(None)) {
+                    tracing::warn!(target: "control", id = 23_169, %error, "Audit log rotation failed");
                 }
                 continue;
             }
@@ -439,6 +464,9 @@ impl Running {
                 Duration::ZERO
             }
         };
+        if let Some(audit) = &self.server.host.audit {
+            audit.record_own(&AuditEvent::new("shutdown", Document::new()));
+        }
         (end, self.finish(grace))
     }
 

@@ -60,6 +60,10 @@ impl ClientLink for SessionLink {
         self.0.upgrade().map_or(Poll::Ready(()), |session| session.poll_reply_room(context))
     }
 
+    fn local_address(&self) -> Option<String> {
+        self.0.upgrade().map(|session| session.local().to_string())
+    }
+
     fn give_thread(&self) {
         if let Some(session) = self.0.upgrade() {
             session.give_thread();

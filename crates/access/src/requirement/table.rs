@@ -77,6 +77,7 @@ const ROWS: &[(&str, Requirement)] = &[
     ("listDatabases", Asked(users::list_databases)),
     ("listIndexes", Collection(A::ListIndexes)),
     ("lockInfo", Cluster(&[A::ServerStatus])),
+    ("logApplicationMessage", Cluster(&[A::ApplicationMessage])),
     ("logRotate", Cluster(&[A::LogRotate])),
     ("logout", Nothing),
     ("ping", Nothing),

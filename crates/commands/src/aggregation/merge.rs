@@ -2,6 +2,7 @@
 
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
+use crate::audit::collection_or_create;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::Slices;
@@ -62,6 +63,7 @@ pub(crate) async fn merge(
     check_modes(when_matched, *when_not_matched)?;
     let (target, _) = namespace(&context.server.node.catalog, context.database, into, CODES)?;
     let mut merger = Merger {
+        context,
         catalog: &context.server.node.catalog,
         target,
         on: on.iter().map(|path| Ok((path.clone(), parse_path(path)?))).collect::<CommandResult<_>>()?,
@@ -116,7 +118,8 @@ fn check_modes(when_matched: &WhenMatched, when_not_matched: WhenNotMatched) -> 
     ))
 }
 
-struct Merger<'m> {
+struct Merger<'m, 'c> {
+    context: &'m CommandContext<'c>,
     catalog: &'m Catalog,
     target: Namespace,
     /// Dotted and parsed.
@@ -168,7 +171,7 @@ enum Replacement {
     Updated(Update),
 }
 
-impl Merger<'_> {
+impl Merger<'_, '_> {
     fn is_by_id(&self) -> bool {
         matches!(&*self.on, [(path, _)] if path == "_id")
     }
@@ -297,7 +300,7 @@ impl Merger<'_> {
         let (database, name) = (self.target.database(), self.target.collection());
         match self.when_not_matched {
             WhenNotMatched::Insert => {
-                Ok(Some(self.catalog.collection_or_create(self.writing, database, name).await?))
+                Ok(Some(collection_or_create(self.context, self.writing, (database, name)).await?))
             }
             _ => Ok(self.catalog.collection(database, name)),
         }

@@ -5,6 +5,7 @@
 
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
+use crate::audit::{self, AuditedCreation};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{Located, Pause, Slices, Verdict};
@@ -74,9 +75,13 @@ pub(crate) async fn out(
         Ok(()) => replace(catalog, writing, &temporary, &target, &shape).await,
         Err(error) => Err(error),
     };
+    if result.is_ok() {
+        audit::renamed(context, &temporary.to_string(), &target.to_string()).await;
+    }
     if result.is_err() && catalog.collection(target.database(), &name).is_some() {
         // Also when the operation is to end.
         checkpoint::to_the_end(catalog.drop_collection(writing, &temporary)).await?;
+        audit::dropped(context, &temporary, None, 0).await;
     }
     result
 }
@@ -92,8 +97,12 @@ async fn fill(
     let like = target.map(|target| target.definition());
     let collection_options =
         like.as_ref().map_or_else(CollectionOptions::default, |like| like.options.clone());
-    let CatalogEntry::Collection(collection) = catalog.create(writing, temporary, collection_options).await?
-    else {
+    let audited = AuditedCreation::before(context, (temporary.database(), temporary.collection()));
+    let made = catalog.create(writing, temporary, collection_options).await?;
+    if let Some(creation) = audited {
+        creation.done(context, None).await;
+    }
+    let CatalogEntry::Collection(collection) = made else {
         return Err(CommandError::internal("a temporary collection is a view"));
     };
     let indexes = like.iter().flat_map(|like| &like.indexes).filter(|index| !index.spec.is_id_index());

@@ -4,6 +4,7 @@
 //!
 //! Source: MongoDB manual, "applyOps".
 
+use super::create::make;
 use super::drop::drop_named;
 use super::drop_database::drop_all;
 use super::rename_collection::rename;
@@ -185,8 +186,7 @@ async fn apply_to_collection(
             options.remove("create");
             options.remove("idIndex");
             let options = CollectionOptions::parse(options.to_buf().as_raw())?;
-            context.server.node.catalog.create(&context.writing(), namespace, options).await?;
-            Ok(())
+            make(context, namespace, options).await
         }
         "drop" => drop_named(context, namespace).await.map(drop),
         _ => {

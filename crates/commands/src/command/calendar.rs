@@ -5,6 +5,7 @@
 //! of the option `window` of TTL indexes.
 
 use super::{Command, OnSecondary, Run};
+use crate::audit::collection_or_create;
 use crate::calendar::{DOCUMENT_ID, WorkKind, describe, parse_kind, settings_namespace, stored_calendar};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
@@ -75,7 +76,7 @@ async fn set(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
 async fn keep(context: &CommandContext<'_>, calendar: &Document) -> CommandResult {
     let writing = context.writing();
     let (database, name) = settings_namespace();
-    let collection = context.server.node.catalog.collection_or_create(&writing, database, name).await?;
+    let collection = collection_or_create(context, &writing, (database, name)).await?;
     let key = Collection::document_key_of_id(RawValue::String(DOCUMENT_ID));
     let replace = |_: Option<RawDocument<'_>>| Ok::<_, WriteError>(Decision::Replace(calendar.to_buf()));
     collection.update(&writing, &key, replace).await?;

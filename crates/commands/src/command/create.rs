@@ -1,6 +1,7 @@
 //! `create`: makes a collection or a view.
 
 use super::{Command, OnSecondary, Run};
+use crate::audit::AuditedCreation;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{CollectionOptions, Namespace};
@@ -26,7 +27,21 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
         check_view(view, context)?;
     }
     let namespace = Namespace::new(database, name);
-    context.server.node.catalog.create(&context.writing(), &namespace, options).await?;
+    make(context, &namespace, options).await
+}
+
+/// Makes a collection or a view, and tells the audit log.
+pub(super) async fn make(
+    context: &CommandContext<'_>,
+    namespace: &Namespace,
+    options: CollectionOptions,
+) -> CommandResult {
+    let audited = AuditedCreation::before(context, (namespace.database(), namespace.collection()));
+    let view = options.view.clone().filter(|_| audited.is_some());
+    context.server.node.catalog.create(&context.writing(), namespace, options).await?;
+    if let Some(creation) = audited {
+        creation.done(context, view.as_ref()).await;
+    }
     Ok(())
 }
 

@@ -1,11 +1,12 @@
 //! `createIndexes`: makes indexes, building them on what is there.
 
 use super::{Command, OnSecondary, Run};
+use crate::audit::{self, AuditedBuild, AuditedCreation};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::index_builds::progress_of;
 use crate::write::check_not_of_sessions;
-use catalog::{BuildProgress, IndexSpec, Namespace};
+use catalog::{BuildProgress, CreateIndexesReport, IndexSpec, Namespace};
 use document::{DocumentBuilder, RawDocument, RawValue};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -35,11 +36,20 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
     check_not_of_sessions(context.server, (database, name))?;
     let namespace = Namespace::new(database, name);
+    let audited = audit::missing_indexes(context, (database, name), indexes);
+    let audited_collection = AuditedCreation::before(context, (database, name));
+    audit::indexes(context, (database, name), &audited, AuditedBuild::Started).await;
     let writing = context.writing();
     let creation = context.server.node.catalog.create_indexes(&writing, &namespace, &specs);
     let is_asked_for =
         |build: &BuildProgress| build.names().iter().any(|name| specs.iter().any(|spec| spec.name == *name));
-    let report = showing_progress(context, &namespace, is_asked_for, creation).await?;
+    let report = showing_progress(context, &namespace, is_asked_for, creation).await;
+    if let Some(creation) = audited_collection.filter(|_| has_made_collection(&report)) {
+        creation.done(context, None).await;
+    }
+    let state = if report.is_ok() { AuditedBuild::Succeeded } else { AuditedBuild::Aborted };
+    audit::indexes(context, (database, name), &audited, state).await;
+    let report = report?;
     let count = |indexes: usize| i32::try_from(indexes).unwrap_or(i32::MAX);
     reply.append("numIndexesBefore", count(report.indexes_before));
     reply.append("numIndexesAfter", count(report.indexes_after));
@@ -51,6 +61,10 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         reply.append("createdCollectionAutomatically", false);
     }
     Ok(())
+}
+
+fn has_made_collection<E>(report: &Result<CreateIndexesReport, E>) -> bool {
+    report.as_ref().is_ok_and(|report| report.created_collection)
 }
 
 /// Waits for what builds indexes, and tells `currentOp` how far the build of this kind is.

@@ -1,6 +1,7 @@
 //! `drop`: removes a collection or a view.
 
 use super::{Command, OnSecondary, Run};
+use crate::audit;
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
@@ -46,9 +47,13 @@ pub(super) async fn drop_named(
 ) -> CommandResult<Option<DropReport>> {
     let entry = context.server.node.catalog.entry(namespace.database(), namespace.collection());
     let report = match context.server.node.catalog.drop_collection(&context.writing(), namespace).await {
-        Err(CatalogError::NamespaceNotFound(_)) => return Ok(None),
+        Err(CatalogError::NamespaceNotFound(_)) => {
+            audit::dropped(context, namespace, None, code::NAMESPACE_NOT_FOUND).await;
+            return Ok(None);
+        }
         other => other?,
     };
+    audit::dropped(context, namespace, entry.as_ref(), 0).await;
     if let Some(CatalogEntry::Collection(dropped)) = entry {
         let lost = [(namespace.to_string(), collection_dropped(dropped.uuid()))];
         context.server.forget_collections(&lost.into_iter().collect());

@@ -1,6 +1,7 @@
 //! `dropDatabase`: removes all collections and views of a database.
 
 use super::{Command, OnSecondary, Run};
+use crate::audit;
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
@@ -42,6 +43,7 @@ pub(super) async fn drop_all(context: &CommandContext<'_>, database: &str) -> Co
     let entries = server.node.catalog.state().entries(database);
     let is_dropped = server.node.catalog.drop_database(&context.writing(), database).await?;
     if is_dropped {
+        audit::database_dropped(context, database, &entries).await;
         let lost = entries.into_iter().filter_map(|(namespace, entry)| match entry {
             CatalogEntry::Collection(dropped) => {
                 Some((namespace.to_string(), collection_dropped(dropped.uuid())))

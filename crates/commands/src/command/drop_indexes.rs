@@ -1,6 +1,7 @@
 //! `dropIndexes`: removes indexes by name, by key pattern, or all but `_id_`.
 
 use super::{Command, OnSecondary, Run};
+use crate::audit;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use catalog::{IndexSelection, Namespace};
@@ -25,7 +26,9 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     context.fields.finish()?;
     let selection = parse(selection, context)?;
     let namespace = Namespace::new(database, name);
+    let known = audit::index_names(context, (database, name));
     let before = context.server.node.catalog.drop_indexes(&context.writing(), &namespace, &selection).await?;
+    audit::indexes_dropped(context, (database, name), &known).await;
     reply.append("nIndexesWas", i32::try_from(before).unwrap_or(i32::MAX));
     if selection == IndexSelection::All {
         reply.append("msg", "non-_id indexes dropped for collection");

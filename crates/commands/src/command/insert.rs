@@ -1,6 +1,7 @@
 //! `insert`: documents into a collection, which is made when it does not exist.
 
 use super::{Command, Execution, OnSecondary, Run};
+use crate::audit::collection_or_create;
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
@@ -119,7 +120,7 @@ async fn insert(
             Some(collection) => collection,
             None => {
                 context.offload().await;
-                context.server.node.catalog.collection_or_create(writing, database, name).await?
+                collection_or_create(context, writing, (database, name)).await?
             }
         };
         let rest = documents.get(begin..).expect("an insert goes on at one of its documents");

@@ -219,6 +219,7 @@ mod tests {
             | "killSessions"
             | "listCommands"
             | "lockInfo"
+            | "logApplicationMessage"
             | "logRotate"
             | "logout"
             | "ping"

@@ -1,6 +1,7 @@
 //! `renameCollection`: gives a collection another name, also in another database.
 
 use super::{Command, OnSecondary, Run};
+use crate::audit;
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::{collection_dropped, collection_renamed};
 use crate::error::{CommandError, CommandResult};
@@ -56,6 +57,7 @@ pub(super) async fn rename(
     let target = catalog.collection(to.database(), to.collection());
     catalog.rename(&context.writing(), from, to, drop_target).await?;
     let (from, to) = (from.to_string(), to.to_string());
+    audit::renamed(context, &from, &to).await;
     let dropped = target.map(|dropped| (to.clone(), collection_dropped(dropped.uuid())));
     let renamed = source.map(|renamed| (from.clone(), collection_renamed(&from, &to, renamed.uuid())));
     server.forget_collections(&dropped.into_iter().chain(renamed).collect());

@@ -4,6 +4,7 @@
 //! Source: MongoDB manual, commands of the same names.
 
 use super::{Command, OnSecondary, Run};
+use crate::audit::collection_or_create;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::fields::Fields;
@@ -175,8 +176,7 @@ async fn keep(context: &CommandContext<'_>, defaults: &Document) -> CommandResul
         defaults.iter().filter(|(name, _)| *name != "_id").map(|(name, value)| (name, value.clone())),
     );
     let writing = context.writing();
-    let node = &context.server.node;
-    let collection = node.catalog.collection_or_create(&writing, DATABASE, COLLECTION).await?;
+    let collection = collection_or_create(context, &writing, (DATABASE, COLLECTION)).await?;
     let key = Collection::document_key_of_id(RawValue::String(ID));
     let replace = |_: Option<RawDocument<'_>>| Ok::<_, WriteError>(Decision::Replace(whole.to_buf()));
     collection.update(&writing, &key, replace).await?;

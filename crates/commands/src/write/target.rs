@@ -1,6 +1,7 @@
 //! The collection that is written to, and the insert half of an upsert.
 
 use super::modify::not_on_a_view;
+use crate::audit::collection_or_create;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::StatementFilter;
@@ -34,9 +35,7 @@ pub(crate) async fn writable(
     match create {
         true => {
             context.offload().await;
-            Ok(Some(
-                context.server.node.catalog.collection_or_create(&context.writing(), database, name).await?,
-            ))
+            Ok(Some(collection_or_create(context, &context.writing(), (database, name)).await?))
         }
         false => {
             context.receipts.observed();

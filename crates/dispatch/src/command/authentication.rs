@@ -3,6 +3,7 @@
 //! Source: driver specification, "Authentication"; RFC 5802.
 
 use super::{Command, Execution, Run};
+use crate::audit::logged_out;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::login::{SaslStart, begin, go_on, payload};
@@ -29,7 +30,8 @@ pub(crate) const fn authenticate_entry<N: Node>() -> Command<N> {
 }
 
 pub(crate) const fn logout_entry<N: Node>() -> Command<N> {
-    Command::diagnostic("logout", "Ends being logged in.", Run::Now(logout))
+    let run = Run::<N>::Later(|context, _| Box::pin(logout(context)));
+    Command::diagnostic("logout", "Ends being logged in.", run)
 }
 
 async fn sasl_start<N: Node>(
@@ -67,8 +69,13 @@ fn authenticate<N: Node>(
     Err(CommandError::new(code::AUTHENTICATION_FAILED, "Authentication failed."))
 }
 
-fn logout<N: Node>(context: &mut CommandContext<'_, N>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
+async fn logout<N: Node>(context: &mut CommandContext<'_, N>) -> CommandResult {
     context.fields.finish()?;
+    if context.is_audited()
+        && let Some(event) = logged_out(format!("Explicit logout from {}", context.database), context.client)
+    {
+        context.audit(|| event).await;
+    }
     context.client.access.set_user(None);
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Source: driver specifications, "MongoDB Handshake" and "Server Discovery And Monitoring".
 
 use super::{Command, CommandFuture, Run};
+use crate::audit::client_metadata;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::failpoints::{FailPoint, wait_while_set};
@@ -64,7 +65,11 @@ fn start<'a, N: Node>(
 
 async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let first = context.client.first_hello();
-    note_client(context, first)?;
+    if let Some(metadata) = note_client(context, first)?
+        && context.is_audited()
+    {
+        Box::pin(context.audit(|| client_metadata(context.client, metadata))).await;
+    }
     if context.fields.any("backpressure").is_some_and(backs_off) {
         context.client.set_backs_off();
     }
@@ -156,8 +161,11 @@ fn backs_off(said: RawValue<'_>) -> bool {
 }
 
 /// Checks and keeps `client: {application, driver, os, platform}`.
-fn note_client<N: Node>(context: &mut CommandContext<'_, N>, first: bool) -> CommandResult {
-    let Some(client) = context.fields.document("client")? else { return Ok(()) };
+fn note_client<'a, N: Node>(
+    context: &mut CommandContext<'a, N>,
+    first: bool,
+) -> CommandResult<Option<RawDocument<'a>>> {
+    let Some(client) = context.fields.document("client")? else { return Ok(None) };
     if !first || context.client.client_metadata().is_some() {
         return Err(CommandError::new(
             ErrorCode::ClientMetadataCannotBeMutated as i32,
@@ -171,7 +179,7 @@ fn note_client<N: Node>(context: &mut CommandContext<'_, N>, first: bool) -> Com
         tracing::info!(target: "NETWORK", id = 51_800, ctx = %context.client.description(),
             remote = %context.client.remote, client = ?client, application, "client metadata");
     }
-    Ok(())
+    Ok(Some(client))
 }
 
 fn check_client(client: RawDocument<'_>) -> CommandResult {

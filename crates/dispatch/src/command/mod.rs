@@ -32,6 +32,7 @@ pub mod host_info;
 mod kill_cursors;
 mod kill_op;
 mod list_commands;
+mod log_application_message;
 mod log_rotate;
 mod ping;
 mod rotate_certificates;
@@ -251,6 +252,7 @@ impl<N: Node> CommandTable<N> {
         kill_op::command(),
         sessions::kill(),
         list_commands::command(),
+        log_application_message::command(),
         log_rotate::command(),
         rotate_certificates::command(),
         ping::command(),

@@ -206,6 +206,10 @@ parameters! {
         allowed: &["disabled", "enabled"] }, "", start("" "security.authorization"),
         "`enabled` holds every request to the privileges of who is logged in; the flag `--auth` does so, \
         too. Without any user, who comes from this machine may make the first one.";
+    RedactClientLogData "redactClientLogData" off(), "",
+        both("redactClientLogData" "security.redactClientLogData"),
+        "Values of clients' documents and commands are `###` in the log; names of fields, collections and \
+        users stay. It is not about the audit log. Passwords and keys are in no line in any case.";
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
     DiskReserveMb "storage.diskReserveMB" integer(-1, -1, 1 << 20), "MiB",
@@ -278,6 +282,18 @@ parameters! {
         "For comparisons only: the engine keeps the memtables, triggers, threads and rates that it comes \
         with, commits are not paced, and the engine slows and stops them itself, for seconds where the disk \
         is slow. `heddle bench article s4` shows it.";
+    AuditDestination "auditLog.destination" Kind::Choice { default: "",
+        allowed: &["", "console", "file", "syslog"] }, "",
+            start("auditDestination" "auditLog.destination"),
+        "Where the audit log goes: who did what, one line of JSON for each event. Empty for none; `syslog` \
+        is refused.";
+    AuditFilter "auditLog.filter" text(""), "", start("auditFilter" "auditLog.filter"),
+        "A query document: only events that match it are in the audit log. Empty takes all.";
+    AuditFormat "auditLog.format" Kind::Choice { default: "", allowed: &["", "JSON", "BSON"] }, "",
+        start("auditFormat" "auditLog.format"),
+        "Form of the audit log: JSON, also where nothing is said; `BSON` is refused.";
+    AuditPath "auditLog.path" text(""), "", start("auditPath" "auditLog.path"),
+        "File of the audit log, for its owner alone; it is appended to.";
     LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "",
         start("" "systemLog.destination"),
         "`file` asks for systemLog.path; empty leaves the choice to systemLog.path.";
@@ -365,6 +381,9 @@ parameters! {
     ScramSha256Iterations "scramSHA256IterationCount" integer(15_000, 5_000, i32::MAX as i64), "rounds",
         runtime(),
         "How slow the hash of new passwords is for SCRAM-SHA-256. Passwords that are there keep theirs.";
+    AuditAuthorizationSuccess "auditAuthorizationSuccess" off(), "", runtime(),
+        "Writes an audit event for each request that its user may make, too, and not only for those that are \
+        refused; each then waits for its line.";
     MaxTimeMs "defaultMaxTimeMS" integer(0, 0, i32::MAX as i64), "ms", runtime(),
         "Time limit of reads that bring none; 0 for none.";
     SnapshotHistoryWindow "minSnapshotHistoryWindowInSeconds" integer(300, 0, i32::MAX as i64), "s",

@@ -33,6 +33,7 @@ impl<S: Subscriber> Layer<S> for JsonLayer {
 
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let level = *event.metadata().level();
-        self.log.write(line::write(event), level <= Level::WARN);
+        let line = line::write(event, self.log.redacts());
+        self.log.write(line, level <= Level::WARN);
     }
 }

@@ -10,9 +10,15 @@ use tracing::{Event, Level};
 /// A field longer than this is cut, so that a line stays readable.
 const FIELD_BYTES_MAX: usize = 10 * 1024;
 
+/// Fields that may quote values of clients, where they are texts: errors of commands and index builds,
+/// panics, keys and identifiers of documents.
+const CLIENT_DATA: [&str; 4] = ["errmsg", "id", "key", "panic_text"];
+
 /// The fields of an event as they go into its line.
 #[derive(Debug, Default)]
 struct Fields {
+    /// Values of clients are left out.
+    redacts: bool,
     id: Option<u64>,
     context: Option<String>,
     message: String,
@@ -22,6 +28,9 @@ struct Fields {
 impl Fields {
     fn add(&mut self, field: &Field, value: Value) {
         let value = match value {
+            Value::String(_) if self.redacts && CLIENT_DATA.contains(&field.name()) => {
+                Value::String("###".to_owned())
+            }
             Value::String(mut text) if text.len() > FIELD_BYTES_MAX => {
                 let end = (0..=FIELD_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
                 text.truncate(end);
@@ -97,9 +106,9 @@ fn id_of(message: &str) -> u64 {
     FIRST + hash % RANGE
 }
 
-/// The line of an event, with its newline.
-pub(super) fn write(event: &Event<'_>) -> String {
-    let mut fields = Fields::default();
+/// The line of an event, with its newline; `redacts` leaves out what may be clients' data.
+pub(super) fn write(event: &Event<'_>, redacts: bool) -> String {
+    let mut fields = Fields { redacts, ..Fields::default() };
     event.record(&mut fields);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);

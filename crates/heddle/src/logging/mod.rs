@@ -14,7 +14,7 @@ mod verbosity;
 mod writer;
 
 pub(crate) use verbosity::is_component;
-pub(crate) use writer::LogTarget;
+pub(crate) use writer::{LogTarget, aside};
 
 use dispatch::host::LogControl;
 use layer::JsonLayer;
@@ -37,6 +37,7 @@ pub(crate) struct Log {
     recent: Mutex<Recent>,
     lines: AtomicU64,
     started: AtomicBool,
+    redacts: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +58,7 @@ impl Log {
             recent: Mutex::default(),
             lines: AtomicU64::new(0),
             started: AtomicBool::new(false),
+            redacts: AtomicBool::new(false),
         });
         let subscriber = tracing_subscriber::registry().with(JsonLayer::new(Arc::clone(&log)));
         if tracing::subscriber::set_global_default(subscriber).is_err() {
@@ -71,6 +73,16 @@ impl Log {
         let known = self.verbosity.set(component, level);
         tracing::callsite::rebuild_interest_cache();
         known
+    }
+
+    /// Whether values of clients are left out of the lines (`redactClientLogData`).
+    fn redacts(&self) -> bool {
+        self.redacts.load(Ordering::Relaxed)
+    }
+
+    /// Leaves values of clients out of later lines, or puts them in.
+    pub(crate) fn set_redaction(&self, redacts: bool) {
+        self.redacts.store(redacts, Ordering::Relaxed);
     }
 
     /// The start is over: warnings from now on are no startup warnings.

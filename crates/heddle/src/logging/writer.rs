@@ -162,7 +162,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// `heddle.log.2026-01-31T10-00-00.000`.
-fn aside(path: &Path) -> PathBuf {
+pub(crate) fn aside(path: &Path) -> PathBuf {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let text = dispatch::utc_text(i64::try_from(since.as_millis()).unwrap_or(0));
     let stamp = text.trim_end_matches("+00:00").replace(':', "-");

@@ -21,6 +21,7 @@ pub(crate) use users_info::COMMAND as USERS_INFO;
 
 use super::{Command, OnSecondary, Run};
 use crate::access::{DATABASE, key};
+use crate::audit::collection_or_create;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::wrong_type;
@@ -91,7 +92,7 @@ async fn store(
         // A collection is made for what is to be stored only.
         None => {
             let Some(document) = change(None)? else { return Ok(()) };
-            let collection = node.catalog.collection_or_create(&writing, DATABASE, collection).await?;
+            let collection = collection_or_create(context, &writing, (DATABASE, collection)).await?;
             let decide = |found: Option<RawDocument<'_>>| match found {
                 None => Ok(Decision::Replace(document.to_buf())),
                 Some(_) => Err(CommandError::new(code::WRITE_CONFLICT, "somebody else was first: try again")),

@@ -1,6 +1,7 @@
 //! `replSetInitiate`, `replSetReconfig`, `replSetGetConfig`: who belongs to the set.
 
 use super::*;
+use dispatch::audit::AuditEvent;
 use document::{Document, RawDocument, Value, doc};
 use replication::set::ReplSetConfig;
 
@@ -74,7 +75,11 @@ async fn reconfigure(context: &mut CommandContext<'_>) -> CommandResult {
     let config = ReplSetConfig::parse(given).map_err(refused)?;
     tracing::info!(target: "REPL", id = 21_351, version = config.version, force,
         "replSetReconfig admin command received from client");
-    asked(context, set.reconfigure(config, force)).await
+    let old = set.topology().config.as_ref().map(|config| config.to_document());
+    let new = config.to_document();
+    asked(context, set.reconfigure(config, force)).await?;
+    context.audit(|| AuditEvent::new("replSetReconfig", doc! { "old": old, "new": new })).await;
+    Ok(())
 }
 
 fn get_config(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
