@@ -81,6 +81,7 @@ actions! {
     Insert "insert"
     Internal "internal"
     InvalidateUserCache "invalidateUserCache"
+    IssueDirectShardOperations "issueDirectShardOperations"
     KillAnyCursor "killAnyCursor"
     KillAnySession "killAnySession"
     KillCursors "killCursors"

@@ -99,7 +99,6 @@ const USER_ADMIN: &[Action] = &[
 const MONITOR_CLUSTER: &[Action] = &[
     CheckFreeMonitoringStatus,
     ConnPoolStats,
-    GetClusterParameter,
     GetCmdLineOpts,
     GetDefaultRwConcern,
     GetLog,
@@ -118,13 +117,14 @@ const MONITOR_CLUSTER: &[Action] = &[
     SetFreeMonitoring,
     ShardingState,
     Top,
+    UseUuid,
 ];
 
-const MONITOR_DATABASE: &[Action] =
-    &[CollStats, DbStats, GetDatabaseVersion, GetShardVersion, IndexStats, UseUuid];
+const MONITOR_DATABASE: &[Action] = &[CollStats, DbStats, GetDatabaseVersion, GetShardVersion, IndexStats];
 
 const HOST_MANAGER: &[Action] = &[
     ApplicationMessage,
+    AuditConfigure,
     CloseAllDatabases,
     ConnPoolSync,
     DropConnections,
@@ -136,6 +136,7 @@ const HOST_MANAGER: &[Action] = &[
     Killop,
     LogRotate,
     OidReset,
+    ReplSetResizeOplog,
     Resync,
     RotateCertificates,
     SetParameter,
@@ -148,6 +149,7 @@ const CLUSTER_MANAGER: &[Action] = &[
     AddShard,
     AppendOplogNote,
     ApplicationMessage,
+    CheckMetadataConsistency,
     CleanupOrphaned,
     FlushRouterConfig,
     GetClusterParameter,
@@ -158,7 +160,6 @@ const CLUSTER_MANAGER: &[Action] = &[
     ReplSetConfigure,
     ReplSetGetConfig,
     ReplSetGetStatus,
-    ReplSetResizeOplog,
     ReplSetStateChange,
     Resync,
     SetClusterParameter,
@@ -185,22 +186,10 @@ const RESTORE: &[Action] = &[
     ConvertToCapped,
     CreateCollection,
     CreateIndex,
+    CreateSearchIndexes,
     DropCollection,
     Insert,
-];
-
-/// What `restore` may do with users and roles of every database.
-const RESTORE_USERS: &[Action] = &[
-    ChangeCustomData,
-    ChangePassword,
-    CreateRole,
-    CreateUser,
-    DropRole,
-    DropUser,
-    GrantRole,
-    RevokeRole,
-    ViewRole,
-    ViewUser,
+    UpdateSearchIndex,
 ];
 
 /// Built-in roles that every database has.
@@ -209,12 +198,14 @@ const OF_EVERY_DATABASE: &[&str] =
 
 /// Built-in roles that only `admin` has.
 const OF_ADMIN: &[&str] = &[
+    "__queryableBackup",
     "__system",
     "backup",
     "clusterAdmin",
     "clusterManager",
     "clusterMonitor",
     "dbAdminAnyDatabase",
+    "directShardOperations",
     "hostManager",
     "readAnyDatabase",
     "readWriteAnyDatabase",
@@ -268,7 +259,10 @@ impl Collected {
                 self.db_admin(database);
                 self.add(On::Database(database.into()), USER_ADMIN);
             }
-            "enableSharding" => self.add(On::AnyNormal, &[EnableSharding]),
+            "enableSharding" => self.add(
+                On::AnyNormal,
+                &[AnalyzeShardKey, EnableSharding, RefineCollectionShardKey, ReshardCollection],
+            ),
             "readAnyDatabase" => self.read_any(),
             "readWriteAnyDatabase" => self.read_write_any(),
             "userAdminAnyDatabase" => self.user_admin_any(),
@@ -277,7 +271,9 @@ impl Collected {
             "hostManager" => self.host_manager(),
             "clusterManager" => self.cluster_manager(),
             "clusterAdmin" => self.cluster_admin(),
+            "__queryableBackup" => self.queryable_backup(),
             "backup" => self.backup(),
+            "directShardOperations" => self.add(On::Cluster, &[IssueDirectShardOperations]),
             "restore" => self.restore(),
             "root" => self.root(),
             "__system" => self.add(On::AnyResource, &[AnyAction]),
@@ -315,20 +311,23 @@ impl Collected {
 
     fn user_admin_any(&mut self) {
         self.add(On::AnyNormal, USER_ADMIN);
+        self.add(On::AnyNormal, &[ListCachedAndActiveUsers]);
         self.add(On::Database("local".into()), USER_ADMIN);
         self.add(On::Database("config".into()), USER_ADMIN);
         self.add(On::Cluster, &[AuthSchemaUpgrade, InvalidateUserCache, ListDatabases, ViewUser]);
         for name in ["system.users", "system.roles"] {
             let collection = On::Collection("admin".into(), name.into());
             self.add(collection.clone(), READ);
-            self.add(collection, &[CreateIndex, DropIndex]);
+            self.add(collection, &[CreateIndex, CreateSearchIndexes, DropIndex, DropSearchIndex]);
         }
+        self.add(On::CollectionName("system.users".into()), READ);
+        self.add(On::Collection("admin".into(), "system.backup_users".into()), READ);
         self.add(On::Collection("admin".into(), "system.version".into()), READ);
     }
 
     fn db_admin_any(&mut self) {
         self.add(On::AnyNormal, DB_ADMIN);
-        self.add(On::Cluster, &[ListDatabases]);
+        self.add(On::Cluster, &[ApplyOps, ListDatabases]);
         self.add(On::CollectionName("system.profile".into()), PROFILE);
     }
 
@@ -339,10 +338,11 @@ impl Collected {
         self.add(On::Database("config".into()), READ);
         self.add(On::Database("local".into()), MONITOR_DATABASE);
         self.add(On::Database("local".into()), READ);
-        for name in ["system.js", "system.replset"] {
-            self.add(On::Collection("local".into(), name.into()), READ);
-            self.add(On::Collection("config".into(), name.into()), READ);
+        for database in ["config", "local"] {
+            self.add(On::Collection(database.into(), "system.js".into()), READ);
         }
+        self.add(On::Collection("config".into(), "system.sessions".into()), MONITOR_DATABASE);
+        self.add(On::Collection("local".into(), "system.replset".into()), &[Find]);
         self.add(On::CollectionName("system.profile".into()), &[Find]);
     }
 
@@ -354,15 +354,14 @@ impl Collected {
     fn cluster_manager(&mut self) {
         self.add(On::Cluster, CLUSTER_MANAGER);
         self.add(On::AnyNormal, SHARDED_COLLECTIONS);
+        self.read("config");
         for database in ["config", "local"] {
-            self.add(On::Database(database.into()), READ);
-            self.add(On::Collection(database.into(), "system.js".into()), READ);
+            self.add(On::Database(database.into()), SHARDED_COLLECTIONS);
+            self.add(On::Database(database.into()), &[Insert, Remove, Update]);
         }
-        self.add(
-            On::Database("config".into()),
-            &[Insert, Remove, Update, EnableSharding, MoveChunk, SplitChunk],
-        );
-        self.add(On::Collection("local".into(), "system.replset".into()), READ);
+        for name in ["system.healthlog", "system.replset"] {
+            self.add(On::Collection("local".into(), name.into()), READ);
+        }
     }
 
     fn cluster_admin(&mut self) {
@@ -372,52 +371,46 @@ impl Collected {
         self.add(On::AnyNormal, &[DropDatabase]);
     }
 
-    fn backup(&mut self) {
-        self.add(On::AnyResource, &[ListCollections, ListIndexes]);
+    fn queryable_backup(&mut self) {
+        self.add(On::AnyResource, &[CollStats, ListCollections, ListIndexes, ListSearchIndexes]);
         self.add(On::AnyNormal, &[Find]);
-        self.add(
-            On::Cluster,
-            &[AppendOplogNote, GetParameter, ListDatabases, ServerStatus, SetUserWriteBlockMode],
-        );
+        self.add(On::Cluster, &[GetParameter, ListDatabases, UseUuid]);
         for database in ["config", "local"] {
             self.add(On::Database(database.into()), &[Find]);
         }
-        self.add(On::CollectionName("system.js".into()), &[Find]);
-        self.add(On::CollectionName("system.profile".into()), &[Find]);
-        for name in ["system.users", "system.roles", "system.version"] {
+        for name in ["system.js", "system.profile", "system.users"] {
+            self.add(On::CollectionName(name.into()), &[Find]);
+        }
+        for name in ["system.backup_users", "system.roles", "system.version"] {
             self.add(On::Collection("admin".into(), name.into()), &[Find]);
         }
-        self.add(On::Collection("config".into(), "settings".into()), &[Find, Insert, Update]);
+    }
+
+    fn backup(&mut self) {
+        self.queryable_backup();
+        self.add(On::Cluster, &[AppendOplogNote, ServerStatus, SetUserWriteBlockMode]);
+        self.add(On::Collection("config".into(), "settings".into()), &[Insert, Update]);
     }
 
     fn restore(&mut self) {
         self.add(On::AnyNormal, RESTORE);
-        self.add(On::AnyNormal, RESTORE_USERS);
+        self.add(On::AnyNormal, USER_ADMIN);
         self.add(On::AnyResource, &[ListCollections]);
-        self.add(On::Cluster, &[ForceUuid, GetParameter, SetUserWriteBlockMode, UseUuid]);
+        self.add(On::Cluster, &[ApplyOps, ForceUuid, GetParameter, SetUserWriteBlockMode, UseUuid]);
         self.add(On::CollectionName("system.js".into()), RESTORE);
         for database in ["config", "local"] {
             self.add(On::Database(database.into()), RESTORE);
         }
-        let users = [
-            BypassDocumentValidation,
-            CollMod,
-            ConvertToCapped,
-            CreateCollection,
-            CreateIndex,
-            DropCollection,
-            Find,
-            Insert,
-            Remove,
-            Update,
-        ];
-        for name in ["system.users", "system.roles", "system.version"] {
-            self.add(On::Collection("admin".into(), name.into()), &users);
+        self.add(On::Collection("local".into(), "system.replset".into()), RESTORE);
+        self.add(On::CollectionName("system.users".into()), RESTORE);
+        self.add(On::CollectionName("system.users".into()), &[Find, Remove, Update]);
+        for name in ["system.backup_users", "system.version"] {
+            self.add(On::Collection("admin".into(), name.into()), RESTORE);
         }
-        for name in ["tempusers", "temproles"] {
+        self.add(On::Collection("admin".into(), "system.roles".into()), &[CreateIndex]);
+        for name in ["system.version", "tempusers", "temproles"] {
             self.add(On::Collection("admin".into(), name.into()), &[Find]);
         }
-        self.add(On::CollectionName("system.views".into()), &[Insert, Update, Remove, Find]);
     }
 
     fn root(&mut self) {
@@ -428,6 +421,7 @@ impl Collected {
         self.backup();
         self.restore();
         self.add(On::AnyResource, &[Validate]);
+        self.add(On::Cluster, &[IssueDirectShardOperations]);
         // Internal collections of the server are nobody's but its own; what is left over can be seen and
         // removed.
         for name in ["system.views", "system.sessions"] {
