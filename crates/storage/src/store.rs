@@ -459,6 +459,8 @@ impl Store {
     /// # Errors
     /// What the engine reports.
     pub fn defer_compaction(&self, is_deferred: bool) -> Result<(), StorageError> {
+        self.inner.reclaim.defer(is_deferred);
+        self.inner.signal.written();
         self.inner.open()?.engine.defer_compaction(is_deferred)
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct BudgetGovernor {
     has_sealed: bool,
     engine_rate: u64,
     jobs: Option<(u32, Instant)>,
+    /// What was applied when deletions in tables were last looked for.
+    tidied: u64,
 }
 
 /// What recovery would have to do, for statistics.
@@ -52,6 +54,7 @@ impl BudgetGovernor {
             has_sealed: false,
             engine_rate: u64::MAX,
             jobs: None,
+            tidied: 0,
         }
     }
 
@@ -68,6 +71,7 @@ impl BudgetGovernor {
         let debt = debt(pressure, &memtables.of, &store.gate_limits, knobs.dirty_target());
         self.set_rates(store, &knobs, debt, now);
         self.set_jobs(store, &knobs, debt, now);
+        self.tidy(store, debt);
         GateLimits { unflushed_bytes: knobs.dirty_band(), ..store.gate_limits }
     }
 
@@ -134,6 +138,16 @@ impl BudgetGovernor {
         if rates.engine != self.engine_rate {
             self.engine_rate = rates.engine;
             store.engine.set_io_rate(rates.engine);
+        }
+    }
+
+    /// Once all that was written is in tables, and compaction has nothing to do by itself.
+    fn tidy(&mut self, store: &StoreInner, debt: f64) {
+        let applied = store.applied();
+        let is_due = self.tidied != applied && self.tail.is_empty() && debt <= 0.0;
+        if is_due && !store.reclaim.is_deferred() {
+            self.tidied = applied;
+            store.reclaim.request_tidying();
         }
     }
 

@@ -121,6 +121,16 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports; none of them is part of it then.
     fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError>;
 
+    /// Compacts keyspaces whose tables above the lowest level hold many deletions, which ends what they
+    /// delete. Blocks for as long as it takes, or as `goes_on` says, which is asked after each table. An
+    /// engine that keeps nothing of what was deleted has nothing to do.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn compact_deletions(&self, _goes_on: &mut dyn FnMut() -> bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     /// Has compaction put off what need not be done yet, or do it again as it comes. An engine that does not
     /// compact has nothing to put off.
     ///

@@ -1,5 +1,6 @@
 //! RocksDB behind the [`Engine`] trait. No other module names a RocksDB type.
 
+mod deletions;
 mod errors;
 pub(crate) mod examine;
 mod limiter;
@@ -371,6 +372,15 @@ impl Engine for RocksEngine {
             lower = Some([&end[..], &[0]].concat());
         }
         compact(lower.as_deref(), range.upper.as_deref());
+        Ok(())
+    }
+
+    fn compact_deletions(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), StorageError> {
+        for (keyspace, range) in self.database.many_deletions()? {
+            if goes_on() {
+                self.compact(keyspace, &range, goes_on)?;
+            }
+        }
         Ok(())
     }
 
