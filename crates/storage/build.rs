@@ -1,9 +1,8 @@
-//! Compiles the few calls of RocksDB's that its C interface lacks (`limiter.cc` and `room.cc` in
-//! `src/engine/rocks`).
+//! Compiles the one call of RocksDB's that its C interface lacks (`src/engine/rocks/limiter.cc`).
 
 fn main() {
-    const SHIMS: [&str; 2] = ["src/engine/rocks/limiter.cc", "src/engine/rocks/room.cc"];
-    SHIMS.iter().for_each(|shim| println!("cargo:rerun-if-changed={shim}"));
+    const SHIM: &str = "src/engine/rocks/limiter.cc";
+    println!("cargo:rerun-if-changed={SHIM}");
     println!("cargo:rerun-if-env-changed=ROCKSDB_CXX_STD");
     // Told by the build script of librocksdb-sys, on which this crate depends directly: the headers are those
     // of the library that is linked.
@@ -19,6 +18,6 @@ fn main() {
         .flag("cstdint")
         .define("NDEBUG", "1")
         .warnings(false)
-        .files(SHIMS)
-        .compile("heddle_shims");
+        .file(SHIM)
+        .compile("heddle_limiter");
 }

@@ -260,7 +260,7 @@ impl Store {
             engine,
         });
         inner.engine.time_reads(Arc::clone(&inner.latency));
-        background::look_at_room(&inner, &inner.engine.pressure());
+        inner.space.look(&inner.engine.pressure(), inner.memtable_bytes, ambient::now());
         Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::default() }) })
     }
 

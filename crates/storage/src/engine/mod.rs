@@ -161,10 +161,6 @@ pub trait Engine: Send + Sync + 'static {
     /// How many bytes per second flush and compaction may write from now on; 0 is no limit.
     fn set_io_rate(&self, _bytes_per_second: u64) {}
 
-    /// How many bytes compactions may take in all from now on, those that run included. One that reads more
-    /// than is left of it is put off, and tried again each second.
-    fn bound_compaction(&self, _bytes: u64) {}
-
     /// How many threads flush and compaction may have. May write files.
     ///
     /// # Errors
@@ -304,10 +300,6 @@ pub struct Pressure {
     /// Whether a write, a flush or a compaction has found the disk full since the last call, or writes still
     /// do.
     pub out_of_space: bool,
-    /// Bytes that the compactions that run read: so much they may take until they are done.
-    pub compaction_bytes: u64,
-    /// Whether a compaction was put off since the last call, because it reads more than there is room for.
-    pub compaction_refused: bool,
     /// Whether the engine itself delays or stops writes at this moment.
     pub engine_stalled: bool,
 }

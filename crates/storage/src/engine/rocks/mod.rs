@@ -9,7 +9,6 @@ mod options;
 mod partial;
 mod raw;
 mod reader;
-mod room;
 pub(crate) mod salvage;
 mod seal;
 mod statistics;
@@ -40,7 +39,6 @@ pub use errors::RocksOpenFailure;
 use errors::{storage_error, write_failure};
 use limiter::RateLimiter;
 use reader::RocksReader;
-use room::CompactionRoom;
 
 pub(crate) use partial::{DamagedKeys, link as link_table};
 pub(crate) use reader::PinnedSlice;
@@ -90,10 +88,6 @@ struct Database {
     cache_bytes: AtomicU64,
     /// `None`: [`StorageOptions::engine_defaults`].
     limiter: Option<RateLimiter>,
-    /// As above.
-    room: Option<CompactionRoom>,
-    /// Compactions that were put off for want of room, when that was last asked for.
-    refusals: AtomicU64,
     seals: seal::Seals,
     /// Told of reads that may go to the disk, once there is one.
     latency: OnceLock<Arc<ForegroundLatency>>,
@@ -250,8 +244,6 @@ impl RocksEngine {
         let mut database_options = options::database_options(options, create);
         let limiter = (!options.engine_defaults)
             .then(|| RateLimiter::install(&mut database_options, options.io_budget_bytes_per_second));
-        let has_room = !options.engine_defaults;
-        let room = has_room.then(|| CompactionRoom::install(&mut database_options)).transpose()?;
         let memtables = WriteBufferManager::new_write_buffer_manager(size(options.memtables_bytes), false);
         database_options.set_write_buffer_manager(&memtables);
         raw::checksum_tables(&mut database_options);
@@ -273,8 +265,6 @@ impl RocksEngine {
             cache,
             cache_bytes: AtomicU64::new(options.cache_bytes),
             limiter,
-            room,
-            refusals: AtomicU64::new(0),
             // RocksDB as it comes seals in writes: nobody looks ahead.
             seals: seal::Seals::new(if options.engine_defaults { u64::MAX } else { options.memtable_bytes }),
             latency: OnceLock::new(),
@@ -402,8 +392,7 @@ impl Engine for RocksEngine {
         self.database.review_warming();
         let (database, events) = (&self.database, &self.database.events);
         let out_of_space = events.take_starved() | database.is_out_of_space();
-        let compaction_refused = database.take_refused();
-        Pressure { out_of_space, compaction_refused, ..database.pressure() }
+        Pressure { out_of_space, ..database.pressure() }
     }
 
     fn accepts_writes(&self) -> bool {
@@ -440,12 +429,6 @@ impl Engine for RocksEngine {
     fn set_io_rate(&self, bytes_per_second: u64) {
         if let Some(limiter) = &self.database.limiter {
             limiter.set(bytes_per_second);
-        }
-    }
-
-    fn bound_compaction(&self, bytes: u64) {
-        if let Some(room) = &self.database.room {
-            room.set(bytes);
         }
     }
 
