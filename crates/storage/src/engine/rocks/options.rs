@@ -37,9 +37,11 @@ const TABLES_PER_SMALL_COMPACTION: u64 = 8;
 const DICTIONARY_BYTES: i32 = 16 << 10;
 const DICTIONARY_SAMPLES: i32 = 100;
 const DICTIONARY_BUFFER_BYTES: u64 = 4 * MIB as u64;
-/// RocksDB's own defaults, which its interface wants to be told.
+/// RocksDB's own default, which its interface wants to be told.
 const ZSTD_WINDOW_BITS: i32 = -14;
-const ZSTD_USUAL_LEVEL: i32 = 32_767;
+/// With a dictionary the third level, which is the usual one, makes tables 1 to 2 % smaller and takes half of
+/// what a processor does for compaction.
+const ZSTD_LEVEL: i32 = 1;
 const INFO_LOG_BYTES: usize = 8 * MIB;
 const INFO_LOG_FILES: usize = 4;
 /// Files are handed to the disk in pieces of this size, so that a sync never finds a mountain.
@@ -127,7 +129,7 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     family.set_compression_type(DBCompressionType::Lz4);
     family.set_bottommost_compression_type(DBCompressionType::Zstd);
     // A block is too small to hold the names of fields that its neighbours have, too: a dictionary does.
-    family.set_bottommost_compression_options(ZSTD_WINDOW_BITS, ZSTD_USUAL_LEVEL, 0, DICTIONARY_BYTES, true);
+    family.set_bottommost_compression_options(ZSTD_WINDOW_BITS, ZSTD_LEVEL, 0, DICTIONARY_BYTES, true);
     family.set_bottommost_zstd_max_train_bytes(DICTIONARY_SAMPLES * DICTIONARY_BYTES, true);
     raw::bound_dictionary_buffer(&mut family, DICTIONARY_BUFFER_BYTES);
     if options.engine_defaults {
