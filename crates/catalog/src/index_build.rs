@@ -207,6 +207,10 @@ impl TableRows for Paid<'_> {
         if self.bytes >= PAID_EACH {
             self.scan.pay(self.bytes as u64)?;
             self.bytes = 0;
+            // It reads from runs, and holds nothing of the store.
+            if self.scan.progress.is_to_pause() {
+                self.scan.progress.pause();
+            }
         }
         let row = self.merge.next()?;
         // What all keys begin with takes no room in a table.
@@ -294,7 +298,7 @@ fn check_suspects(
         let Some(index) = definition.index_by_id(id) else { continue };
         // The entry itself may be gone; what counts is whether two documents have its fields now.
         if count_entries(context.view, &entry)? > 1 {
-            return Err(CatalogError::Write(duplicate(&definition, index, &entry)));
+            return Err(CatalogError::Write(duplicate(&definition, index, &entry, None)));
         }
     }
     Ok(())
@@ -329,7 +333,7 @@ pub(crate) fn check_all_entries(
             if !is_first && entry.fields == previous {
                 let fields_end = keys::INDEX_PREFIX + entry.fields.len();
                 let entry = IndexEntryBuf { key: key.to_vec(), value: value.to_vec(), fields_end };
-                return Err(CatalogError::Write(duplicate(&definition, index, &entry)));
+                return Err(CatalogError::Write(duplicate(&definition, index, &entry, None)));
             }
             is_first = false;
             previous.clear();

@@ -406,7 +406,7 @@ impl Store {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StorageError> {
         let inner = self.inner.open()?;
-        let _hurry = inner.hurry();
+        let _hurry = inner.hurry_compaction();
         inner.engine.compact(keyspace, range, goes_on)
     }
 
@@ -624,6 +624,7 @@ impl StoreInner {
     fn finish_close(&self) -> Result<(), StorageError> {
         // Nobody sets the rate any more, and somebody waits.
         self.engine.set_io_rate(self.knobs().io_budget_bytes_per_second);
+        self.engine.set_compaction_rate(0);
         // The governor is gone: whoever waits at the gate goes on and is refused.
         self.open_gates();
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.

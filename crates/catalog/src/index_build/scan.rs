@@ -263,19 +263,32 @@ impl Scanner {
             }
         }
         self.scan.progress.advance(documents as u64);
-        self.rest_after(documents as u64, bytes as u64);
+        let is_asked = self.rest_after(documents as u64, bytes as u64);
         self.unsaved_documents += documents as u64;
         self.part = (!is_over).then_some(part);
         self.spill_if_full()?;
+        if is_asked && self.scan.progress.is_to_pause() {
+            self.pause()?;
+        }
         Ok(true)
     }
 
-    /// Keeps to the pace that is set for builds.
-    fn rest_after(&mut self, documents: u64, bytes: u64) {
+    /// Stands still until the build may go on. What it has is in files meanwhile, as far as there are any,
+    /// and no old state of the store is kept for it: it goes on from a newer one.
+    fn pause(&mut self) -> Result<(), CatalogError> {
+        self.spill()?;
+        let range = self.part.take().map(|part| part.rest());
+        self.scan.progress.pause();
+        self.part = range.map(|range| self.open(range)).transpose()?;
+        Ok(())
+    }
+
+    /// Keeps to the pace that is set for builds, which is asked now and then: whether it was.
+    fn rest_after(&mut self, documents: u64, bytes: u64) -> bool {
         self.unpaced.0 += documents;
         self.unpaced.1 += bytes;
         if self.unpaced.0 < PACED_DOCUMENTS && self.unpaced.1 < PACED_BYTES {
-            return;
+            return false;
         }
         let (documents, bytes) = std::mem::take(&mut self.unpaced);
         let mut rest = self.scan.progress.rest_after(documents, bytes);
@@ -283,6 +296,7 @@ impl Scanner {
             std::thread::sleep(rest.min(REST_LOOK));
             rest = rest.saturating_sub(REST_LOOK);
         }
+        true
     }
 
     fn next_part(&self) -> Result<Option<Part>, CatalogError> {
@@ -292,11 +306,15 @@ impl Scanner {
             ledger.unsaved.get_mut(self.number).expect("each has his place").push(range.clone());
             range
         };
+        self.open(range).map(Some)
+    }
+
+    fn open(&self, range: KeyRange) -> Result<Part, CatalogError> {
         let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
         let view = self.scan.store.read_view();
         let upper = range.upper.clone();
         let cursor = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
-        Ok(Some(Part { cursor, upper, last: Vec::new() }))
+        Ok(Part { cursor, upper, last: Vec::new() })
     }
 
     fn take(&mut self, document_key: &[u8], document: &[u8]) -> Result<(), CatalogError> {
@@ -319,7 +337,12 @@ impl Scanner {
         let held: usize = self.buffers.iter().map(EntryBuffer::held_bytes).sum();
         // A step's documents may have many entries each.
         let has_place = self.buffers.iter().all(|buffer| buffer.has_place(1 << 31));
-        if self.scan.progress.directory().is_none() || held < self.scan.memory_bytes && has_place {
+        if held < self.scan.memory_bytes && has_place { Ok(()) } else { self.spill() }
+    }
+
+    /// Makes runs of what is in memory, where there are files, and writes down how far it is.
+    fn spill(&mut self) -> Result<(), CatalogError> {
+        if self.scan.progress.directory().is_none() || self.unsaved_documents == 0 {
             return Ok(());
         }
         let mut runs = Vec::new();

@@ -46,6 +46,21 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Has compaction write no more than so many bytes per second from now on, whatever flushes do; 0 is no
+    /// limit but the I/O budget. It does not count while compaction is behind, the disk has little room or
+    /// somebody waits for a compaction.
+    pub fn set_compaction_rate(&self, bytes_per_second: u64) {
+        self.inner.budget.want_compaction(bytes_per_second);
+        self.inner.signal.written();
+    }
+
+    /// What it was told last, whether or not it counts now.
+    pub fn compaction_rate(&self) -> u64 {
+        self.inner.budget.compaction_wanted()
+    }
+}
+
 impl StoreInner {
     pub(crate) fn knobs(&self) -> StorageKnobs {
         *self.knobs.lock()
@@ -54,6 +69,13 @@ impl StoreInner {
     /// Flush and compaction get all there is until the guard goes.
     pub(crate) fn hurry(&self) -> Hurry<'_> {
         let hurry = self.budget.hurry();
+        self.signal.written();
+        hurry
+    }
+
+    /// The same for who waits for a compaction.
+    pub(crate) fn hurry_compaction(&self) -> Hurry<'_> {
+        let hurry = self.budget.hurry_compaction();
         self.signal.written();
         hurry
     }
@@ -73,6 +95,7 @@ impl StoreInner {
         BudgetStatistics {
             bytes_per_second: rates.total,
             engine_bytes_per_second: rates.engine,
+            compaction_bytes_per_second: self.budget.compaction(),
             debt: rates.debt,
             squeeze: rates.squeeze,
             reason: rates.reason,

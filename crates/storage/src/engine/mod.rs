@@ -151,6 +151,10 @@ pub trait Engine: Send + Sync + 'static {
     /// How many bytes per second flush and compaction may write from now on; 0 is no limit.
     fn set_io_rate(&self, _bytes_per_second: u64) {}
 
+    /// How many bytes per second compaction may write of it from now on; 0 is no limit of its own. Flushes do
+    /// not wait for it.
+    fn set_compaction_rate(&self, _bytes_per_second: u64) {}
+
     /// How many threads flush and compaction may have. May write files.
     ///
     /// # Errors

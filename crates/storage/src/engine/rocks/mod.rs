@@ -422,6 +422,12 @@ impl Engine for RocksEngine {
         }
     }
 
+    fn set_compaction_rate(&self, bytes_per_second: u64) {
+        if let Some(limiter) = &self.database.limiter {
+            limiter.set_for_compaction(bytes_per_second);
+        }
+    }
+
     fn set_background_jobs(&self, jobs: u32) -> Result<(), StorageError> {
         self.database.set_options(&[("max_background_jobs", &jobs.to_string())])
     }
