@@ -1,5 +1,6 @@
 //! What the server needs of its surroundings: `heddle` implements these, tests use [`Detached`].
 
+use access::MemberKeys;
 use document::Document;
 use query::memory::MemoryPool;
 use std::sync::Arc;
@@ -38,10 +39,25 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     }
     /// The connection's later requests are served where clients' work does not hold them up.
     fn give_thread(&self) {}
+    /// The certificate by which the client has made itself known.
+    fn certificate(&self) -> PeerCertificate {
+        PeerCertificate::InClear
+    }
     /// How long the operation has waited for such a thread.
     fn offload_wait(&self) -> Duration {
         Duration::ZERO
     }
+}
+
+/// What a connection's TLS says of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerCertificate {
+    /// TLS is not spoken.
+    InClear,
+    /// The client has sent none, or one that is made out to nobody.
+    Missing,
+    /// To whom it is made out, by RFC 2253. An authority vouches for it.
+    Subject(String),
 }
 
 /// Figures of the transport, for `serverStatus`.
@@ -123,6 +139,8 @@ pub struct Host {
     pub parsed_options: Document,
     /// The machine's size and what the process may use of it.
     pub machine: MachineFacts,
+    /// What members of the set show each other: `security.keyFile`.
+    pub member_keys: Option<MemberKeys>,
     /// What sorts, groups and joins of all operations may hold together, and whether requests are refused for
     /// want of memory.
     pub memory_pool: Arc<MemoryPool>,
@@ -199,6 +217,7 @@ impl Host {
             arguments: Vec::new(),
             parsed_options: Document::new(),
             machine: MachineFacts::default(),
+            member_keys: None,
             memory_pool: Arc::new(MemoryPool::unlimited()),
             memory: Box::new(Detached),
             allocator_bytes: || 0,

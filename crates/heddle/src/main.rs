@@ -26,6 +26,7 @@ mod descriptors;
 mod echo_server;
 mod figures;
 mod index_builds;
+mod key_file;
 mod knobs;
 mod logging;
 mod machine;

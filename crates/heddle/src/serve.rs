@@ -13,7 +13,8 @@ use crate::replica_set::{self, RunningMember};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::ttl::TtlThread;
-use crate::{EXIT_OPTIONS, allocator, fail, knobs};
+use crate::{EXIT_OPTIONS, allocator, fail, key_file, knobs};
+use access::Identity;
 use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
@@ -173,6 +174,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let resources = Resources { descriptors: budget, processors: sizes.processors, memory: sizes.memory };
     let network_options = network::server_options(parameters, resources)
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
+    let member_keys = key_file::read(&parameters.text(Parameter::KeyFile))
+        .map_err(|error| StartFailure::with(EXIT_START)(Box::new(error)))?;
     tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(),
         version = env!("CARGO_PKG_VERSION"),
         dbpath = %parameters.text(Parameter::DbPath), "Heddle starting");
@@ -188,7 +191,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
     let figures = Figures::default();
     figures.set_member_tls(member_tls.clone());
-    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, member_tls)
+    let login = member_keys.as_ref().map(Identity::of_member);
+    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, (member_tls, login))
         .map_err(StartFailure::with(EXIT_OPTIONS))?;
     let node = DataNode::new(catalog, parameters);
     let node = match &member {
@@ -207,6 +211,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
         machine: machine_facts(&machine),
+        member_keys,
         memory_pool,
         memory: Box::new(memory_report),
         allocator_bytes: allocator::committed_bytes,
