@@ -11,11 +11,12 @@ LOGIN = {"username": ROOT[0], "password": ROOT[1], "authSource": "admin"}
 
 
 class KeyedSet(ReplicaSet):
-    """Members with `--keyFile`, which is `memberN.key` beside their data; clients are root."""
+    """Members with `--keyFile`, which is `memberN.key` beside their data; clients are root. What else a member is started with may
+    change: `own` has it by the member's directory."""
 
-    def __init__(self, directory, size=3, *arguments, key=KEY, members=None, make_root=True):
-        self.key = key
-        super().__init__(directory, size, *arguments, settings=FAST, initiate=False)
+    def __init__(self, directory, size=3, *arguments, key=KEY, members=None, make_root=True, client_options=None):
+        self.key, self.own = key, {}
+        super().__init__(directory, size, *arguments, settings=FAST, initiate=False, client_options=client_options)
         self.begin(members or [{}] * size)
         if make_root:
             self.make_root(size)
@@ -25,6 +26,7 @@ class KeyedSet(ReplicaSet):
         if not key.exists():
             self.write_key(directory, self.key)
         arguments = ["--keyFile", str(key)] if key.read_text() else []
+        arguments += self.own.get(directory, [])
         return Server(directory, "--replSet", self.name, *arguments, *self.arguments, port=port, client_options=self.client_options)
 
     def key_of(self, directory):
@@ -45,9 +47,9 @@ class KeyedSet(ReplicaSet):
     def make_root(self, copies):
         with self.direct(self.primary()) as client:
             client.admin.command("createUser", ROOT[0], pwd=ROOT[1], roles=["root"], writeConcern={"w": copies, "wtimeout": 60_000})
-        self.client_options = LOGIN
+        self.client_options = {**self.client_options, **LOGIN}
         for member in self.members:
-            member.client_options = LOGIN
+            member.client_options = self.client_options
 
     def as_user(self, member, user=None, password=None, **options):
         """A client of one member; of nobody unless a user is named."""

@@ -96,7 +96,7 @@ def test_names_are_those_that_openssl_shows(server, authority, tmp_path):
     openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", subject,
             "-keyout", "odd.key", "-out", "odd.csr", directory=directory)
     openssl("x509", "-req", "-in", "odd.csr", "-CA", f"{authority.name}.pem", "-CAkey", f"{authority.name}.key",
-            "-set_serial", "77", "-days", "2", "-out", "odd.crt", directory=directory)
+            "-set_serial", "77", "-days", "2", "-extfile", "client.ext", "-out", "odd.crt", directory=directory)
     shown = subprocess.run(["openssl", "x509", "-noout", "-subject", "-nameopt", "RFC2253", "-in", "odd.crt"], cwd=directory,
                            capture_output=True, text=True, check=True).stdout
     name = shown.removeprefix("subject=").removesuffix("\n")

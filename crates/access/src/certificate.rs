@@ -1,4 +1,5 @@
-//! The name that a certificate is made out to, as users of `$external` are called: RFC 2253.
+//! The name that a certificate is made out to, as users of `$external` are called: RFC 2253; and whether it is
+//! that of a member of the same set.
 //!
 //! Source: RFC 5280, section 4.1 (what a certificate is), X.690 (how it is written), RFC 2253, section 2.
 
@@ -36,9 +37,27 @@ const IA5_STRING: u8 = 0x16;
 const UNIVERSAL_STRING: u8 = 0x1c;
 const BMP_STRING: u8 = 0x1e;
 
-/// The subject of a certificate in DER: its parts from the last one to the first. `None` for what is no
-/// certificate, or one that is made out to nobody.
-pub fn certificate_subject(certificate: &[u8]) -> Option<String> {
+/// Who a certificate is made out to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateName {
+    /// All parts, from the last one to the first.
+    pub subject: String,
+    /// Those that members of one set have in common, and nobody else: organisation, unit and domain
+    /// components, sorted.
+    pub domain: Vec<String>,
+}
+
+impl CertificateName {
+    /// Whether it is that of a member of the set that a member with this name is of.
+    ///
+    /// Source: MongoDB manual 7.0, "Member Certificate Requirements".
+    pub fn is_of_set_of(&self, member: &CertificateName) -> bool {
+        !member.domain.is_empty() && self.domain == member.domain
+    }
+}
+
+/// The subject of a certificate in DER. `None` for what is no certificate, or one that is made out to nobody.
+pub fn certificate_name(certificate: &[u8]) -> Option<CertificateName> {
     let mut outer = DerReader(certificate);
     let mut signed = DerReader(DerReader(outer.take(SEQUENCE)?).take(SEQUENCE)?);
     signed.take_if(VERSION);
@@ -49,15 +68,20 @@ pub fn certificate_subject(certificate: &[u8]) -> Option<String> {
     }
     let mut subject = DerReader(signed.take(SEQUENCE)?);
     let mut parts = Vec::new();
+    let mut domain = Vec::new();
     while !subject.0.is_empty() {
-        parts.push(relative_name(subject.take(SET)?)?);
+        let attributes = relative_name(subject.take(SET)?)?;
+        let of_domain = |attribute: &&String| ["O=", "OU=", "DC="].iter().any(|of| attribute.starts_with(of));
+        domain.extend(attributes.iter().filter(of_domain).cloned());
+        parts.push(attributes.join("+"));
     }
     parts.reverse();
-    (!parts.is_empty()).then(|| parts.join(","))
+    domain.sort_unstable();
+    (!parts.is_empty()).then(|| CertificateName { subject: parts.join(","), domain })
 }
 
-/// One part: mostly a single attribute.
-fn relative_name(set: &[u8]) -> Option<String> {
+/// The attributes of one part: mostly a single one.
+fn relative_name(set: &[u8]) -> Option<Vec<String>> {
     let mut set = DerReader(set);
     let mut attributes = Vec::new();
     while !set.0.is_empty() {
@@ -73,7 +97,7 @@ fn relative_name(set: &[u8]) -> Option<String> {
         });
     }
     attributes.reverse();
-    (!attributes.is_empty()).then(|| attributes.join("+"))
+    (!attributes.is_empty()).then_some(attributes)
 }
 
 fn text(tag: u8, value: &[u8]) -> Option<String> {
@@ -219,7 +243,8 @@ mod tests {
     #[test]
     fn parts_from_the_last_to_the_first_with_what_is_special_escaped() {
         let check = |parts: &[&[TestAttribute<'_>]], expect: Option<&str>| {
-            assert_eq!(certificate_subject(&certificate(parts)).as_deref(), expect);
+            let found = certificate_name(&certificate(parts)).map(|name| name.subject);
+            assert_eq!(found.as_deref(), expect);
         };
         check(&[&[(O, PRINTABLE_STRING, b"Heddle")], &cn(b"client")], Some("CN=client,O=Heddle"));
         check(&[&[(O, UTF8_STRING, b"a"), (CN, UTF8_STRING, b"b")]], Some("CN=b+O=a"));
@@ -235,18 +260,40 @@ mod tests {
     }
 
     #[test]
+    fn members_have_organisation_unit_and_domain_in_common() {
+        const OU: &[u8] = &[0x55, 4, 11];
+        let of = |parts: &[(&'static [u8], &'static [u8])]| {
+            let parts: Vec<_> = parts.iter().map(|(kind, value)| [(*kind, UTF8_STRING, *value)]).collect();
+            let parts: Vec<&[TestAttribute<'_>]> = parts.iter().map(|part| part.as_slice()).collect();
+            certificate_name(&certificate(&parts)).expect("a name")
+        };
+        let first = of(&[(O, b"Heddle"), (OU, b"db"), (CN, b"one")]);
+        let second = of(&[(CN, b"two"), (OU, b"db"), (O, b"Heddle")]);
+        assert!(first.is_of_set_of(&second) && second.is_of_set_of(&first));
+        for other in [
+            of(&[(O, b"Heddle"), (CN, b"one")]),
+            of(&[(O, b"Heddle"), (OU, b"db"), (OU, b"db"), (CN, b"one")]),
+            of(&[(O, b"db"), (OU, b"Heddle"), (CN, b"one")]),
+        ] {
+            assert!(!first.is_of_set_of(&other) && !other.is_of_set_of(&first), "{other:?}");
+        }
+        let nobody = of(&[(CN, b"one")]);
+        assert!(!nobody.is_of_set_of(&nobody), "or everybody would be a member");
+    }
+
+    #[test]
     fn what_is_no_certificate_has_no_subject() {
         let whole = certificate(&[&[(O, UTF8_STRING, b"Heddle")], &[(CN, UTF8_STRING, b"client")]]);
         // Up to the end of the subject something is missing or another thing.
         for cut in 0..whole.len() - 40 {
-            assert_eq!(certificate_subject(&whole[..cut]), None, "{cut} bytes");
+            assert_eq!(certificate_name(&whole[..cut]), None, "{cut} bytes");
         }
         for position in 0..whole.len() {
             for value in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut changed = whole.clone();
                 changed[position] = value;
                 // Whatever comes of it, it comes.
-                certificate_subject(&changed);
+                certificate_name(&changed);
             }
         }
     }

@@ -10,13 +10,14 @@
 use crate::client::Client;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
+use crate::host::MemberProof;
 use crate::login::Login;
 use crate::node::Node;
 use crate::parameters::{Parameter, Parameters};
 use crate::server::ServiceContext;
 use access::{
-    AccessRequest, AccessTarget, AccessUser, Action, FailedLogins, MemberKeys, MemberUser, RefusedMembers,
-    UserName,
+    AccessRequest, AccessTarget, AccessUser, Action, CertificateName, FailedLogins, MemberUser,
+    RefusedMembers, UserName,
 };
 use document::{RawDocument, RawValue};
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ pub struct AccessControl {
     localhost_exception: bool,
     /// Who the other members of the set are, where they can show it.
     members: Option<MemberUser>,
+    /// The certificate of this member, where others show theirs.
+    member_certificate: Option<CertificateName>,
     /// Logins that failed, by address.
     pub failed_logins: FailedLogins,
     /// Other members that did not show that they are such, by address.
@@ -38,21 +41,31 @@ pub struct AccessControl {
 }
 
 impl AccessControl {
-    /// With keys, which take some milliseconds for each.
-    pub(crate) fn new(parameters: &Parameters, keys: Option<&MemberKeys>) -> Self {
+    /// Each key takes some milliseconds.
+    pub(crate) fn new(parameters: &Parameters, members: Option<&MemberProof>) -> Self {
         let iterations = parameters.unsigned(Parameter::ScramSha256Iterations);
         let iterations = u32::try_from(iterations).unwrap_or(u32::MAX);
-        let user_of = |keys: &MemberKeys| {
-            let salt: [u8; MemberUser::MECHANISM.salt_length()] = ambient::random_bytes();
-            keys.user(&salt, iterations)
+        let user_of = |proof: &MemberProof| match &proof.keys {
+            Some(keys) => {
+                let salt: [u8; MemberUser::MECHANISM.salt_length()] = ambient::random_bytes();
+                keys.user(&salt, iterations)
+            }
+            None => MemberUser { user: Arc::new(AccessUser::of_member(None)), others: Vec::new() },
         };
         AccessControl {
-            enforced: parameters.text(Parameter::Authorization) == "enabled" || keys.is_some(),
+            enforced: parameters.text(Parameter::Authorization) == "enabled" || members.is_some(),
             localhost_exception: parameters.is_on(Parameter::LocalhostAuthBypass),
-            members: keys.map(user_of),
+            members: members.map(user_of),
+            member_certificate: members.and_then(|proof| proof.certificate.clone()),
             failed_logins: FailedLogins::default(),
             refused_members: RefusedMembers::default(),
         }
+    }
+
+    /// Who has this certificate, if that is another member.
+    pub(crate) fn member_of_certificate(&self, certificate: &CertificateName) -> Option<&MemberUser> {
+        let is_member = |own: &CertificateName| certificate.is_of_set_of(own);
+        self.members.as_ref().filter(|_| self.member_certificate.as_ref().is_some_and(is_member))
     }
 
     /// Who another member logs in as.

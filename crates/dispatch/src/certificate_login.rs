@@ -2,7 +2,9 @@
 //! speculative `hello`.
 //!
 //! The user is in `$external` and is called what the certificate is made out to. That the client has the key
-//! of the certificate, and that an authority vouches for it, TLS has found out before.
+//! of the certificate, and that an authority vouches for it, TLS has found out before. Where members of a set
+//! know each other by certificates, one with the same organisation, unit and domain as this member's own is
+//! that of another member.
 //!
 //! Source: driver specification "Authentication", "MONGODB-X509"; messages of MongoDB 7.0.
 
@@ -12,8 +14,9 @@ use crate::fields::Fields;
 use crate::host::PeerCertificate;
 use crate::login::{Succeeded, failed, succeed};
 use crate::node::Node;
-use access::UserName;
+use access::{CertificateName, UserName};
 use document::DocumentBuilder;
+use std::sync::Arc;
 
 /// The mechanism, as clients name it.
 pub(crate) const MECHANISM: &str = "MONGODB-X509";
@@ -41,6 +44,8 @@ impl<'a> CertificateLogin<'a> {
     ) -> CommandResult<Self> {
         let mechanism = fields.string("mechanism")?.unwrap_or(MECHANISM);
         let user = fields.string("user")?;
+        // Within a hello drivers leave it out.
+        let database = if is_speculative { EXTERNAL } else { database };
         let database = fields.string("db")?.unwrap_or(database);
         fields.ignore(&["authenticate"]);
         fields.finish()?;
@@ -66,16 +71,19 @@ pub(crate) async fn log_in<N: Node>(
     if login.is_speculative {
         counters.speculative_received.add(1);
     }
-    let subject = match subject(context, login) {
-        Ok(subject) => subject,
+    let certificate = match certificate(context, login) {
+        Ok(certificate) => certificate,
         Err(message) => {
             let name = UserName::new(login.user.unwrap_or_default(), login.database);
             failed(context, (MECHANISM, &name), message).await;
             return Err(CommandError::new(code::AUTHENTICATION_FAILED, message));
         }
     };
-    let name = UserName::new(subject, EXTERNAL);
-    let user = context.server.node.read_user(&name)?;
+    let name = UserName::new(&*certificate.subject, EXTERNAL);
+    let user = match context.server.access.member_of_certificate(&certificate) {
+        Some(member) => Some(Arc::clone(&member.user)),
+        None => context.server.node.read_user(&name)?,
+    };
     let Some(user) = user.filter(|user| user.may_log_in(context.client.address())) else {
         return Err(failed(context, (MECHANISM, &name), "no such user, or not from this address").await);
     };
@@ -85,18 +93,18 @@ pub(crate) async fn log_in<N: Node>(
     Ok(())
 }
 
-/// Who the client is, by its certificate.
-fn subject<N: Node>(
+/// Who the client is.
+fn certificate<N: Node>(
     context: &CommandContext<'_, N>,
     login: &CertificateLogin<'_>,
-) -> Result<String, &'static str> {
+) -> Result<CertificateName, &'static str> {
     if login.database != EXTERNAL {
         return Err("X.509 authentication must always use the $external database.");
     }
     match context.client.link.certificate() {
         PeerCertificate::InClear => Err("SSL support is required for the MONGODB-X509 mechanism."),
         PeerCertificate::Missing => Err("No verified subject name available from client"),
-        PeerCertificate::Subject(subject) if login.user.is_none_or(|user| user == subject) => Ok(subject),
+        PeerCertificate::Subject(name) if login.user.is_none_or(|user| user == name.subject) => Ok(name),
         PeerCertificate::Subject(_) => Err("There is no x.509 client certificate matching the user."),
     }
 }

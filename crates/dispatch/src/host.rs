@@ -1,6 +1,6 @@
 //! What the server needs of its surroundings: `heddle` implements these, tests use [`Detached`].
 
-use access::MemberKeys;
+use access::{CertificateName, MemberKeys};
 use document::Document;
 use query::memory::MemoryPool;
 use std::sync::Arc;
@@ -56,8 +56,17 @@ pub enum PeerCertificate {
     InClear,
     /// The client has sent none, or one that is made out to nobody.
     Missing,
-    /// To whom it is made out, by RFC 2253. An authority vouches for it.
-    Subject(String),
+    /// To whom it is made out. An authority vouches for it.
+    Subject(CertificateName),
+}
+
+/// By what other members of the set show that they are such.
+#[derive(Debug, Clone, Default)]
+pub struct MemberProof {
+    /// By one of these keys.
+    pub keys: Option<MemberKeys>,
+    /// By a certificate like this one, this member's own.
+    pub certificate: Option<CertificateName>,
 }
 
 /// Figures of the transport, for `serverStatus`.
@@ -139,8 +148,8 @@ pub struct Host {
     pub parsed_options: Document,
     /// The machine's size and what the process may use of it.
     pub machine: MachineFacts,
-    /// What members of the set show each other: `security.keyFile`.
-    pub member_keys: Option<MemberKeys>,
+    /// By what other members are known; `None`: by nothing.
+    pub members: Option<MemberProof>,
     /// What sorts, groups and joins of all operations may hold together, and whether requests are refused for
     /// want of memory.
     pub memory_pool: Arc<MemoryPool>,
@@ -217,7 +226,7 @@ impl Host {
             arguments: Vec::new(),
             parsed_options: Document::new(),
             machine: MachineFacts::default(),
-            member_keys: None,
+            members: None,
             memory_pool: Arc::new(MemoryPool::unlimited()),
             memory: Box::new(Detached),
             allocator_bytes: || 0,

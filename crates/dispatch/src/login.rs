@@ -155,6 +155,8 @@ fn is_member(name: &UserName, mechanism: Mechanism) -> bool {
     mechanism == MemberUser::MECHANISM && *name == MemberUser::name()
 }
 
+/// What members call themselves in their `hello`.
+const MEMBER_APPLICATION: &str = "replication";
 const MALFORMED: Reason = "a message does not follow the protocol";
 
 /// A user and what checks its password; of one that does not exist, what no password meets. Both take about
@@ -294,7 +296,9 @@ pub(crate) async fn failed<N: Node>(
     let address = client.address().map_or_else(|| client.remote.clone(), |address| address.to_string());
     let now = ambient::now();
     let penalty = context.server.access.failed_logins.note(&address, now);
-    if *name == MemberUser::name() {
+    // One with a certificate has another name, and says in its hello what it is; whoever else says so is told
+    // less often as well.
+    if *name == MemberUser::name() || client.application_name() == Some(MEMBER_APPLICATION) {
         note_refused_member(context.server, client, reason);
     } else if penalty.wait.is_zero() {
         tracing::info!(target: "ACCESS", id = 5_286_307, ctx = %client.description(),

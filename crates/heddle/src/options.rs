@@ -33,6 +33,12 @@ pub(crate) enum OptionsError {
     UnknownParameter { name: String },
     #[error("security.keyFile is required when authorization is enabled with replica sets")]
     NoKeyFile,
+    #[error("security.clusterAuthMode {mode} needs security.keyFile")]
+    ModeWithoutKey { mode: String },
+    #[error("need to enable TLS via the tlsMode flag for security.clusterAuthMode sendX509 or x509")]
+    CertificatesWithoutTls,
+    #[error("cannot have x.509 cluster authentication in allowTLS mode")]
+    CertificatesInClear,
     #[error("systemLog.path is required if systemLog.destination is to a file")]
     NoLogPath,
     #[error("--setParameter needs name=value, found '{given}'")]
@@ -70,7 +76,18 @@ impl Options {
         let to_file = self.parameters.text(Parameter::LogDestination) == "file";
         let given = |parameter| !self.parameters.text(parameter).is_empty();
         let has_access_control = self.parameters.text(Parameter::Authorization) == "enabled";
-        if given(Parameter::KeyFile) {
+        let mode = self.parameters.text(Parameter::ClusterAuthMode);
+        if mode != "keyFile" && !given(Parameter::KeyFile) && mode != "x509" {
+            return Err(OptionsError::ModeWithoutKey { mode });
+        }
+        if matches!(mode.as_str(), "sendX509" | "x509") {
+            match self.parameters.text(Parameter::TlsMode).as_str() {
+                "disabled" => return Err(OptionsError::CertificatesWithoutTls),
+                "allowTLS" => return Err(OptionsError::CertificatesInClear),
+                _ => {}
+            }
+        }
+        if given(Parameter::KeyFile) || mode == "x509" {
             // Members that are told from strangers, and clients that are not, would be of no use.
             self.parameters.set(Parameter::Authorization, Setting::Text("enabled".to_owned()))?;
         } else if has_access_control && given(Parameter::ReplSetName) {
@@ -237,6 +254,23 @@ mod tests {
             &["--auth", "--replSet", "rs"],
             "security.keyFile is required when authorization is enabled with replica sets",
         );
+        fails(
+            "",
+            &["--clusterAuthMode", "sendKeyFile"],
+            "security.clusterAuthMode sendKeyFile needs security.keyFile",
+        );
+        fails(
+            "",
+            &["--clusterAuthMode", "x509"],
+            "need to enable TLS via the tlsMode flag for security.clusterAuthMode sendX509 or x509",
+        );
+        let by_certificate = ["--clusterAuthMode", "x509", "--replSet", "rs", "--tlsMode"];
+        fails(
+            "",
+            &[by_certificate.as_slice(), &["allowTLS"]].concat(),
+            "cannot have x.509 cluster authentication in allowTLS mode",
+        );
+        assert_eq!(of("", &[by_certificate.as_slice(), &["preferTLS"]].concat()), "enabled");
         assert_eq!(of("", &["--keyFile", "/k", "--replSet", "rs"]), "enabled");
         assert_eq!(of("security:\n  keyFile: /k\n  authorization: disabled\n", &[]), "enabled");
         assert_eq!(of("", &["--replSet", "rs"]), "disabled");

@@ -6,6 +6,7 @@ use crate::figures::Figures;
 use crate::index_builds::ResumerThread;
 use crate::logging::{Log, LogHandle, LogTarget};
 use crate::machine::Machine;
+use crate::membership::Membership;
 use crate::network::{self, Resources};
 use crate::options::Options;
 use crate::pid_file::PidFile;
@@ -13,8 +14,7 @@ use crate::replica_set::{self, RunningMember};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::ttl::TtlThread;
-use crate::{EXIT_OPTIONS, allocator, fail, key_file, knobs};
-use access::Identity;
+use crate::{EXIT_OPTIONS, allocator, fail, knobs};
 use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
@@ -174,7 +174,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let resources = Resources { descriptors: budget, processors: sizes.processors, memory: sizes.memory };
     let network_options = network::server_options(parameters, resources)
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
-    let member_keys = key_file::read(&parameters.text(Parameter::KeyFile))
+    let Membership { identity, proof } = Membership::read(parameters, network_options.tls.as_deref())
         .map_err(|error| StartFailure::with(EXIT_START)(Box::new(error)))?;
     tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(),
         version = env!("CARGO_PKG_VERSION"),
@@ -191,8 +191,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
     let figures = Figures::default();
     figures.set_member_tls(member_tls.clone());
-    let login = member_keys.as_ref().map(Identity::of_member);
-    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, (member_tls, login))
+    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, (member_tls, identity))
         .map_err(StartFailure::with(EXIT_OPTIONS))?;
     let node = DataNode::new(catalog, parameters);
     let node = match &member {
@@ -211,7 +210,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
         machine: machine_facts(&machine),
-        member_keys,
+        members: proof,
         memory_pool,
         memory: Box::new(memory_report),
         allocator_bytes: allocator::committed_bytes,

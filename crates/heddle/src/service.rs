@@ -71,8 +71,8 @@ impl ClientLink for SessionLink {
         let Some(facts) = session.as_ref().and_then(|session| session.tls()) else {
             return PeerCertificate::InClear;
         };
-        let subject = facts.client_certificate.as_deref().and_then(access::certificate_subject);
-        subject.map_or(PeerCertificate::Missing, PeerCertificate::Subject)
+        let name = facts.client_certificate.as_deref().and_then(access::certificate_name);
+        name.map_or(PeerCertificate::Missing, PeerCertificate::Subject)
     }
 
     fn offload_wait(&self) -> Duration {
