@@ -54,7 +54,7 @@ class KeyedSet(ReplicaSet):
     def as_user(self, member, user=None, password=None, **options):
         """A client of one member; of nobody unless a user is named."""
         login = {"username": user, "password": password, "authSource": "admin"} if user else {}
-        return pymongo.MongoClient(member.uri, serverSelectionTimeoutMS=10_000, **{**login, **options})
+        return pymongo.MongoClient(member.uri, **{"serverSelectionTimeoutMS": 10_000, **login, **options})
 
     def told(self, member, text):
         eventually(f"{text!r} in the log", lambda: text in member.log.read_text())

@@ -1,5 +1,5 @@
-//! The name that a certificate is made out to, as users of `$external` are called: RFC 2253; and whether it is
-//! that of a member of the same set.
+//! The name that a certificate is made out to, as users of `$external` are called (RFC 2253), and whether it
+//! is that of a member of the same set.
 //!
 //! Source: RFC 5280, section 4.1 (what a certificate is), X.690 (how it is written), RFC 2253, section 2.
 

@@ -2,7 +2,7 @@
 //! tools and of its loads. Who asks sends them, in whatever way it speaks.
 //!
 //! ```text
-//!   Identity ─ begin(reply to hello) ─▶ LoginSteps ─ command() ─▶ server
+//!   LoginIdentity ─ begin(reply to hello) ─▶ LoginSteps ─ command() ─▶ server
 //!                                          ▲ take(reply): go on, done, or not                │
 //!                                          └────────────────────────────────────────────────┘
 //! ```
@@ -28,7 +28,7 @@ const AUTHENTICATION_FAILED: i64 = 18;
 
 /// Who logs in. Copies share what they have computed.
 #[derive(Debug, Clone)]
-pub struct Identity(Arc<IdentityProof>);
+pub struct LoginIdentity(Arc<IdentityProof>);
 
 /// Who it is, and how that is shown.
 struct IdentityProof {
@@ -76,7 +76,7 @@ impl From<ScramFailure> for LoginRefusal {
     }
 }
 
-impl Identity {
+impl LoginIdentity {
     /// A member with these keys.
     #[must_use]
     pub fn of_member(keys: &MemberKeys) -> Self {
@@ -99,7 +99,7 @@ impl Identity {
     }
 
     fn by(user: UserName, means: LoginMeans, passwords: Vec<String>) -> Self {
-        Identity(Arc::new(IdentityProof { user, means, passwords, salted: Mutex::default() }))
+        LoginIdentity(Arc::new(IdentityProof { user, means, passwords, salted: Mutex::default() }))
     }
 
     /// `saslSupportedMechs` of the `hello`, where the server is to say by what the user can log in.
@@ -135,7 +135,7 @@ fn offered(greeting: RawDocument<'_>) -> Mechanism {
 /// A login between its first and its last message.
 #[derive(Debug)]
 pub struct LoginSteps {
-    identity: Identity,
+    identity: LoginIdentity,
     mechanism: Mechanism,
     /// Which password is tried.
     position: usize,
@@ -156,7 +156,7 @@ enum LoginStage {
 
 impl LoginSteps {
     fn of_password(
-        identity: Identity,
+        identity: LoginIdentity,
         mechanism: Mechanism,
         position: usize,
         random: fn() -> [u8; LOGIN_NONCE_BYTES],
@@ -166,7 +166,7 @@ impl LoginSteps {
         LoginSteps { identity, mechanism, position, random, conversation: 1, stage }
     }
 
-    fn of_certificate(identity: Identity, random: fn() -> [u8; LOGIN_NONCE_BYTES]) -> Self {
+    fn of_certificate(identity: LoginIdentity, random: fn() -> [u8; LOGIN_NONCE_BYTES]) -> Self {
         let (mechanism, stage) = (Mechanism::ScramSha256, LoginStage::Certificate);
         LoginSteps { identity, mechanism, position: 0, random, conversation: 1, stage }
     }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     /// Goes through a login at a server that knows this password; what was asked, and what came of it.
-    fn check(identity: &Identity, offers: &[&str], known: &str, ends_late: bool) -> (Vec<String>, bool) {
+    fn check(identity: &LoginIdentity, offers: &[&str], known: &str, ends_late: bool) -> (Vec<String>, bool) {
         let offers: Vec<Value> = offers.iter().map(|name| Value::from(*name)).collect();
         let greeting = doc! { "ok": 1.0, "saslSupportedMechs": offers }.to_buf();
         let mut steps = identity.begin(greeting.as_raw(), random);
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn the_better_mechanism_of_those_that_a_server_offers() {
         let [old, new] = Mechanism::ALL.map(Mechanism::name);
-        let me = |mechanism| Identity::of_user(UserName::new("me", "admin"), "p", mechanism);
+        let me = |mechanism| LoginIdentity::of_user(UserName::new("me", "admin"), "p", mechanism);
         let by = |name: &str| (vec![name.to_owned()], true);
         assert_eq!(check(&me(None), &[old, new], "p", false), by(new));
         assert_eq!(check(&me(None), &[old], "p", true), by(old));
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_certificate_needs_one_command() {
         for (name, expect) in [(None, None), (Some("CN=me"), Some("CN=me"))] {
-            let mut steps = Identity::of_certificate(name).begin(doc! {}.to_buf().as_raw(), random);
+            let mut steps = LoginIdentity::of_certificate(name).begin(doc! {}.to_buf().as_raw(), random);
             let command = steps.command();
             assert_eq!(command.get("mechanism").and_then(Value::as_str), Some("MONGODB-X509"));
             assert_eq!(command.get("$db").and_then(Value::as_str), Some("$external"));
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_member_tries_each_key() {
         let keys = MemberKeys::parse("- secret1\n- secret2", "FILE").expect("keys");
-        let member = Identity::of_member(&keys);
+        let member = LoginIdentity::of_member(&keys);
         let name = MemberUser::MECHANISM.name().to_owned();
         assert_eq!(check(&member, &[], "secret1", false), (vec![name.clone()], true));
         assert_eq!(check(&member, &[], "secret2", false), (vec![name.clone(), name.clone()], true));

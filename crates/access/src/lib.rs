@@ -43,7 +43,7 @@ mod user;
 pub use action::{Action, ActionSet};
 pub use builtin::{builtin_privileges, builtin_roles, is_builtin};
 pub use certificate::{CertificateName, certificate_name};
-pub use client_login::{Identity, LOGIN_NONCE_BYTES, LoginRefusal, LoginSteps};
+pub use client_login::{LOGIN_NONCE_BYTES, LoginIdentity, LoginRefusal, LoginSteps};
 pub use member_keys::{MemberKeys, MemberUser};
 pub use names::{RoleName, UserName};
 pub use privileges::{Privilege, PrivilegeSet, add_privilege};

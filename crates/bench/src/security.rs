@@ -3,7 +3,7 @@
 //! Source: driver specifications "URI options" and "Authentication".
 
 use crate::error::BenchError;
-use access::{Identity, Mechanism, UserName};
+use access::{LoginIdentity, Mechanism, UserName};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -64,7 +64,7 @@ pub(crate) struct TlsRequest {
 /// The same, ready to be used. Copies share what they have computed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerAccess {
-    pub(crate) identity: Option<Identity>,
+    pub(crate) identity: Option<LoginIdentity>,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     names: Vec<(SocketAddr, String)>,
 }
@@ -93,17 +93,17 @@ impl SecurityOptions {
 }
 
 impl LoginOptions {
-    fn identity(&self) -> Result<Identity, BenchError> {
+    fn identity(&self) -> Result<LoginIdentity, BenchError> {
         let mechanism = match self.mechanism.as_deref() {
             None => None,
             Some(BY_CERTIFICATE) => {
-                return Ok(Identity::of_certificate(Some(&*self.user).filter(|user| !user.is_empty())));
+                return Ok(LoginIdentity::of_certificate(Some(&*self.user).filter(|user| !user.is_empty())));
             }
             Some(name) => Some(Mechanism::by_name(name).ok_or_else(|| {
                 BenchError::Usage(format!("authMechanism={name}: expected SCRAM-SHA-1 or SCRAM-SHA-256"))
             })?),
         };
-        Ok(Identity::of_user(UserName::new(&*self.user, &*self.source), &self.password, mechanism))
+        Ok(LoginIdentity::of_user(UserName::new(&*self.user, &*self.source), &self.password, mechanism))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fail;
 use crate::key_file::{self, KeyFileError};
-use access::Identity;
+use access::LoginIdentity;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use document::{Document, DocumentBuf, RawValue, Value, doc};
 use replication::network::{NetworkOptions, TcpPeers};
@@ -176,7 +176,7 @@ impl Cluster {
             });
         }
         // As a member: there may be no user yet.
-        let login = keys.as_ref().map(Identity::of_member);
+        let login = keys.as_ref().map(LoginIdentity::of_member);
         let peers = TcpPeers::start(NetworkOptions { login, ..NetworkOptions::default() })?;
         Ok(Cluster { name, directory, _temporary: temporary, members, peers, is_initiated: false, key })
     }

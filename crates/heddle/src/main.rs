@@ -30,7 +30,7 @@ mod key_file;
 mod knobs;
 mod logging;
 mod machine;
-mod membership;
+mod member_login;
 mod network;
 mod options;
 mod pid_file;

@@ -1,6 +1,6 @@
 //! A server as a member of a replica set: `--replSet`.
 
-use access::Identity;
+use access::LoginIdentity;
 use catalog::Catalog;
 use commands::ServiceContext;
 use dispatch::command::host_info;
@@ -54,7 +54,7 @@ pub(crate) fn start(
     memory: u64,
     catalog: &Arc<Catalog>,
     has_copied: bool,
-    (tls, login): (Option<MemberTls>, Option<Identity>),
+    (tls, login): (Option<MemberTls>, Option<LoginIdentity>),
 ) -> Result<Option<RunningMember>, Box<dyn Error>> {
     let given = parameters.text(Parameter::ReplSetName);
     let stored = LocalState::new(catalog.store().clone()).identity()?.map(|identity| identity.set_name);

@@ -6,7 +6,7 @@ use crate::figures::Figures;
 use crate::index_builds::ResumerThread;
 use crate::logging::{Log, LogHandle, LogTarget};
 use crate::machine::Machine;
-use crate::membership::Membership;
+use crate::member_login::MemberLogin;
 use crate::network::{self, Resources};
 use crate::options::Options;
 use crate::pid_file::PidFile;
@@ -174,7 +174,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let resources = Resources { descriptors: budget, processors: sizes.processors, memory: sizes.memory };
     let network_options = network::server_options(parameters, resources)
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
-    let Membership { identity, proof } = Membership::read(parameters, network_options.tls.as_deref())
+    let MemberLogin { identity, proof } = MemberLogin::read(parameters, network_options.tls.as_deref())
         .map_err(|error| StartFailure::with(EXIT_START)(Box::new(error)))?;
     tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(),
         version = env!("CARGO_PKG_VERSION"),

@@ -125,7 +125,8 @@ impl ScramClient {
 }
 
 impl ScramProof {
-    /// Checks the server's last message: whoever has sent it knows the password, or what a server keeps of it.
+    /// Checks the server's last message: whoever has sent it knows the password, or what a server keeps of
+    /// it.
     ///
     /// # Errors
     /// It does not.

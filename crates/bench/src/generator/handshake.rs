@@ -3,21 +3,21 @@
 use crate::generator::reply::failure;
 use crate::generator::traffic::Failure;
 use crate::message::{encode, reply_body};
-use access::Identity;
+use access::LoginIdentity;
 use document::{Document, Value, doc};
 use wire::Compressor;
 
 const NAME: &str = "heddle bench";
 
 /// The `hello` of a connection that offers these compressors, and on which this user logs in.
-pub(crate) fn hello(compressors: &[Compressor], identity: Option<&Identity>) -> Vec<u8> {
+pub(crate) fn hello(compressors: &[Compressor], identity: Option<&LoginIdentity>) -> Vec<u8> {
     let offered: Vec<Value> = compressors.iter().map(|compressor| compressor.name().into()).collect();
     let driver = doc! { "name": NAME, "version": env!("CARGO_PKG_VERSION") };
     let system = doc! { "type": std::env::consts::OS };
     let mut command: Document =
         doc! { "hello": 1, "helloOk": true, "client": { "driver": driver, "os": system } };
     command.push("compression".to_owned(), Value::from(offered));
-    if let Some(user) = identity.and_then(Identity::asks_mechanisms_of) {
+    if let Some(user) = identity.and_then(LoginIdentity::asks_mechanisms_of) {
         command.push("saslSupportedMechs", user);
     }
     command.push("$db".to_owned(), Value::from("admin"));

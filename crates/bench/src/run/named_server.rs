@@ -2,7 +2,7 @@
 
 use crate::error::BenchError;
 use crate::run::connection_string::ConnectionString;
-use access::Identity;
+use access::LoginIdentity;
 use rustls::ClientConfig;
 
 /// A server, and how it is spoken to.
@@ -11,7 +11,7 @@ pub struct NamedServer {
     /// `host:port`.
     pub host: String,
     /// Who logs in there; `None`: nobody.
-    pub identity: Option<Identity>,
+    pub identity: Option<LoginIdentity>,
     /// How TLS is spoken; `None`: not at all.
     pub tls: Option<ClientConfig>,
 }

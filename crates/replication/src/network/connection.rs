@@ -4,7 +4,7 @@ use super::login::log_in;
 use super::secure::MemberStream;
 use super::{NetworkOptions, left_until};
 use crate::peers::PeerError;
-use access::Identity;
+use access::LoginIdentity;
 use document::{DocumentBuf, RawDocument, doc};
 use parking_lot::Mutex;
 use socket2::SockRef;
@@ -213,7 +213,7 @@ fn addresses(host: &str) -> io::Result<impl Iterator<Item = SocketAddr>> {
 }
 
 /// Who we are, for the other member's log and `currentOp`, and what for.
-fn greeting(purpose: Purpose, login: Option<&Identity>) -> DocumentBuf {
+fn greeting(purpose: Purpose, login: Option<&LoginIdentity>) -> DocumentBuf {
     let client = doc! {
         "application": { "name": "replication" },
         "driver": { "name": "Heddle", "version": (env!("CARGO_PKG_VERSION")) },
@@ -223,7 +223,7 @@ fn greeting(purpose: Purpose, login: Option<&Identity>) -> DocumentBuf {
     if purpose == Purpose::Envelopes {
         greeting.push("_heddleMember", true);
     }
-    if let Some(user) = login.and_then(Identity::asks_mechanisms_of) {
+    if let Some(user) = login.and_then(LoginIdentity::asks_mechanisms_of) {
         greeting.push("saslSupportedMechs", user);
     }
     greeting.to_buf()

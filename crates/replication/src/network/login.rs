@@ -2,13 +2,13 @@
 
 use super::connection::Connection;
 use crate::peers::PeerError;
-use access::Identity;
+use access::LoginIdentity;
 use document::RawDocument;
 use std::time::Instant;
 
 /// Logs in on a connection that has been greeted with this answer.
 pub(super) fn log_in(
-    identity: &Identity,
+    identity: &LoginIdentity,
     connection: &mut Connection,
     greeting: RawDocument<'_>,
     deadline: Instant,

@@ -117,12 +117,12 @@ fn sasl(payload: &str, is_done: bool) -> Document {
     doc! { "conversationId": 1, "done": is_done, "payload": payload, "ok": 1.0 }
 }
 
-fn of_keys(keys: &str) -> Identity {
-    Identity::of_member(&MemberKeys::parse(keys, "FILE").expect("keys"))
+fn of_keys(keys: &str) -> LoginIdentity {
+    LoginIdentity::of_member(&MemberKeys::parse(keys, "FILE").expect("keys"))
 }
 
 /// Asks a server, twice; and what it has heard.
-fn check(login: Identity, kind: Server, expect: Result<(), &str>) -> Vec<String> {
+fn check(login: LoginIdentity, kind: Server, expect: Result<(), &str>) -> Vec<String> {
     let server = TestServer::start(kind);
     let peers = peers(NetworkOptions { login: Some(login), greeting_limit: PATIENCE, ..options() });
     for _ in 0..2 {
@@ -181,10 +181,10 @@ fn envelopes_go_to_nobody_without_the_key() {
 fn users_log_in_by_what_the_server_offers() {
     for mechanism in Mechanism::ALL {
         let user = || UserName::new("me", "admin");
-        check(Identity::of_user(user(), "p", None), Server::Of("p", mechanism), Ok(()));
-        check(Identity::of_user(user(), "p", Some(mechanism)), Server::Of("p", mechanism), Ok(()));
+        check(LoginIdentity::of_user(user(), "p", None), Server::Of("p", mechanism), Ok(()));
+        check(LoginIdentity::of_user(user(), "p", Some(mechanism)), Server::Of("p", mechanism), Ok(()));
         check(
-            Identity::of_user(user(), "x", None),
+            LoginIdentity::of_user(user(), "x", None),
             Server::Of("p", mechanism),
             Err("Authentication failed."),
         );

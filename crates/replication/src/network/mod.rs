@@ -22,7 +22,7 @@ mod sender;
 mod tests;
 
 use crate::peers::{Answer, PeerError, Peers};
-use access::Identity;
+use access::LoginIdentity;
 use answer::Promise;
 use asker::Asker;
 use document::DocumentBuf;
@@ -59,7 +59,7 @@ pub struct NetworkOptions {
     /// How TLS is spoken to the other members; `None`: not at all.
     pub tls: Option<MemberTls>,
     /// Who logs in at the beginning of each connection; `None`: nobody.
-    pub login: Option<Identity>,
+    pub login: Option<LoginIdentity>,
 }
 
 impl Default for NetworkOptions {
