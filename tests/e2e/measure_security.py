@@ -16,6 +16,7 @@ import tempfile
 import time
 import urllib.parse
 
+import server_process
 from access_server import ROOT
 from server_process import BINARY, Server
 from test_tls import Authority, trusting
@@ -31,6 +32,7 @@ def main():
     parser.add_argument("--clients", type=int, default=5_000)
     parser.add_argument("--seconds", type=int, default=3, help="of one round of requests")
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--server", default=BINARY, help="another binary for the servers than for the load")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
@@ -42,6 +44,7 @@ def main():
             for name, arguments, options in (
                 ("clear", [], {}), ("auth", ["--auth"], {}), ("auth-tls", ["--auth", *tls], trusting(authority)),
             ):
+                server_process.BINARY = given.server
                 server = Server(directory / name, "--quiet", *arguments, client_options=options)
                 servers[name] = (server, uri(server, authority, "--auth" in arguments, bool(options)))
                 server.wait_until_it_answers()

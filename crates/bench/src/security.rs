@@ -4,8 +4,8 @@
 
 use crate::error::BenchError;
 use access::{LoginIdentity, Mechanism, UserName};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -137,9 +137,17 @@ impl TlsRequest {
             .map_err(|error| usage(&error))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
-        let Some(path) = &self.certificate_key else { return Ok(builder.with_no_client_auth()) };
-        let key = PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, error))?;
-        builder.with_client_auth_cert(certificates(path)?, key).map_err(|error| unusable(path, error))
+        let mut config = match &self.certificate_key {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let key = PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, error))?;
+                let chain = certificates(path)?;
+                builder.with_client_auth_cert(chain, key).map_err(|error| unusable(path, error))?
+            }
+        };
+        // Each connection of a load is another client's.
+        config.resumption = Resumption::disabled();
+        Ok(config)
     }
 
     fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, BenchError> {

@@ -6,6 +6,7 @@
 //! Source: driver specification "Authentication"; RFC 5802.
 
 use crate::authorization::note_refused_member;
+use crate::certificate_login;
 use crate::context::CommandContext;
 use crate::counters::LoginCounters;
 use crate::error::{CommandError, CommandResult, code};
@@ -296,9 +297,10 @@ pub(crate) async fn failed<N: Node>(
     let address = client.address().map_or_else(|| client.remote.clone(), |address| address.to_string());
     let now = ambient::now();
     let penalty = context.server.access.failed_logins.note(&address, now);
-    // One with a certificate has another name, and says in its hello what it is; whoever else says so is told
-    // less often as well.
-    if *name == MemberUser::name() || client.application_name() == Some(MEMBER_APPLICATION) {
+    // With a certificate it has another name, and says in its hello what it is.
+    let is_member_by_certificate =
+        mechanism == certificate_login::MECHANISM && client.application_name() == Some(MEMBER_APPLICATION);
+    if *name == MemberUser::name() || is_member_by_certificate {
         note_refused_member(context.server, client, reason);
     } else if penalty.wait.is_zero() {
         tracing::info!(target: "ACCESS", id = 5_286_307, ctx = %client.description(),
