@@ -206,6 +206,16 @@ parameters! {
         allowed: &["disabled", "enabled"] }, "", start("" "security.authorization"),
         "`enabled` holds every request to the privileges of who is logged in; the flag `--auth` does so, \
         too. Without any user, who comes from this machine may make the first one.";
+    ClusterAuthMode "security.clusterAuthMode" Kind::Choice { default: "keyFile",
+        allowed: &["keyFile", "sendKeyFile", "sendX509", "x509"] }, "",
+            start("clusterAuthMode" "security.clusterAuthMode"),
+        "By what the members of a set know each other: the key of security.keyFile, or certificates with the \
+        same organisation, unit and domain components (`x509`; net.tls.CAFile says whose). `sendKeyFile` and \
+        `sendX509` show the one and believe both, to go over member by member.";
+    KeyFile "security.keyFile" text(""), "", start("keyFile" "security.keyFile"),
+        "File with the key by which the members of a set know each other: 6 to 1024 characters of base64, \
+        white space aside, or a list of two while they change it. Its owner alone may read it. Turns \
+        security.authorization on. Empty: members believe whoever reaches them.";
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
     DiskReserveMb "storage.diskReserveMB" integer(-1, -1, 1 << 20), "MiB",

@@ -13,12 +13,16 @@ mod answer;
 mod asker;
 mod connection;
 mod limits;
+mod login;
+#[cfg(test)]
+mod login_tests;
 mod secure;
 mod sender;
 #[cfg(test)]
 mod tests;
 
 use crate::peers::{Answer, PeerError, Peers};
+use access::LoginIdentity;
 use answer::Promise;
 use asker::Asker;
 use document::DocumentBuf;
@@ -54,6 +58,8 @@ pub struct NetworkOptions {
     pub questions_max: usize,
     /// How TLS is spoken to the other members; `None`: not at all.
     pub tls: Option<MemberTls>,
+    /// Who logs in at the beginning of each connection; `None`: nobody.
+    pub login: Option<LoginIdentity>,
 }
 
 impl Default for NetworkOptions {
@@ -68,6 +74,7 @@ impl Default for NetworkOptions {
             outbox_bytes_max: 64 << 20,
             questions_max: 100,
             tls: None,
+            login: None,
         }
     }
 }

@@ -26,6 +26,7 @@ use document::{DocumentBuf, ObjectId, RawDocument, Timestamp, doc};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::{ENTRY_BYTES_MAX, Store};
@@ -211,6 +212,12 @@ impl ReplicaSet {
     /// The retryable writes that commands and who applies know of.
     pub fn sessions(&self) -> &Arc<RetryTable> {
         &self.0.sessions
+    }
+
+    /// Grows whenever users or roles may have changed by what another member has logged, once that is in the
+    /// data. Whoever changes them here may count as well.
+    pub fn access_changes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.0.shared.access_changes)
     }
 
     /// As what other members may know this server, first what it calls itself.

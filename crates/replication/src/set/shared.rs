@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// The state of the set that was learnt last, for members that are behind.
     pub(crate) state_note: ArcSwapOption<DocumentBuf>,
     pub(crate) batches: Batches,
+    /// Grows whenever users or roles may have changed by what another member has logged.
+    pub(crate) access_changes: Arc<AtomicU64>,
     /// One more than the microseconds of the time that the data are as of; 0 where nothing is known of it.
     fresh_as_of: AtomicU64,
     /// The latest time that somebody waits for them to be as of.
@@ -86,6 +88,7 @@ impl Shared {
             source: AtomicI32::new(-1),
             state_note: ArcSwapOption::empty(),
             batches: Batches::default(),
+            access_changes: Arc::new(AtomicU64::new(1)),
             fresh_as_of: AtomicU64::new(0),
             fresh_wanted: AtomicU64::new(0),
             read_freshness: AtomicU64::new(0),
