@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pymongo
@@ -165,14 +166,55 @@ def test_inserts_fill_the_disk_and_deletes_make_room(disk, start):
             with pytest.raises(OperationFailure) as raised:
                 refused()
             assert raised.value.code == OUT_OF_DISK_SPACE, raised.value.details
-        # Reads go on, and so does what does not grow.
+        # Reads go on, and so does what does not grow, once what was written is compacted.
         assert things.count_documents({"half": 2}) == count // 2
-        assert things.update_one({"_id": 0}, {"$set": {"half": 2}}).modified_count == 1
+        assert eventually("an update", lambda: things.update_one({"_id": 0}, {"$set": {"half": 2}})).modified_count == 1
         assert things.update_one({"_id": 0}, {"$unset": {"data": 1}}).modified_count == 1
         assert things.delete_many({"half": 2}).deleted_count == count // 2 + 1
         await_state(client, "normal")
         things.insert_one(document(0))
         assert disk_lines(server) in (["W", "I"], ["W", "E", "I"]), disk_lines(server)
+
+
+class LeastRoom(threading.Thread):
+    """The least room that was free, and the least that the reserve had, until `with` ends."""
+
+    def __init__(self, disk):
+        super().__init__()
+        self.disk, self.ends = disk, threading.Event()
+        self.free = self.reserve = DISK_MIB * 2**20
+
+    def run(self):
+        while not self.ends.wait(0.002):
+            self.free = min(self.free, self.disk.free())
+            self.reserve = min(self.reserve, (self.disk.data / "disk-reserve").stat().st_size)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.join()
+
+
+@pytest.mark.parametrize("disk", ["tmpfs", "ext4"], indirect=True)
+def test_rewriting_a_full_disk_leaves_the_reserve_alone(disk, start):
+    server = start()
+    with server.client() as client:
+        things = client.full.things
+        count = insert_until_refused(things, 0)
+        assert state(client) == "low"
+        with LeastRoom(disk) as least:
+            for number in range(count):
+                eventually("an update", lambda: things.update_one({"_id": number}, {"$set": {"data": os.urandom(DOCUMENT_BYTES)}}))
+        assert least.reserve == RESERVE_MIB * 2**20, "the reserve is not given up for what is written over"
+        assert least.free >= RESERVE_MIB * 2**20 / 4, f"{least.free} bytes were free"
+        assert disk_lines(server) == ["W"], disk_lines(server)
+        assert things.delete_many({"half": 2}).deleted_count == count // 2
+        await_state(client, "normal")
+        things.insert_one(document(count))
+        assert things.count_documents({}) == count - count // 2 + 1
 
 
 def test_a_drop_gives_its_room_back(disk, start):

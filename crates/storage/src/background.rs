@@ -317,7 +317,8 @@ impl std::fmt::Debug for StoreTasks {
 
 /// Whether debt cannot grow and nobody waits for it to shrink, nor for room, as long as nothing is written.
 fn is_calm(store: &StoreInner) -> bool {
-    gate_is_calm(store) && store.space.state() == SpaceState::Normal
+    let has_room = store.space.state() == SpaceState::Normal && !store.space.refuses_compactions();
+    gate_is_calm(store) && has_room
 }
 
 fn gate_is_calm(store: &StoreInner) -> bool {
@@ -332,9 +333,17 @@ struct Flushed {
     sequence: u64,
 }
 
+/// Looks at the disk, and tells the engine what compactions may take of it.
+pub(crate) fn look_at_room(store: &StoreInner, pressure: &Pressure) {
+    store.space.look(pressure, store.memtable_bytes, ambient::now());
+    if let Some(bytes) = store.space.compaction_room(pressure, store.memtable_bytes) {
+        store.engine.bound_compaction(bytes);
+    }
+}
+
 fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
     let before = store.space.state();
-    store.space.look(pressure, store.memtable_bytes, ambient::now());
+    look_at_room(store, pressure);
     if store.space.state() == SpaceState::Normal {
         return;
     }

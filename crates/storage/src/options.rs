@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::gate::GateLimits;
+use crate::space::default_reserve;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -120,14 +121,25 @@ impl StorageOptions {
     /// Size of one table file where the disk is not small.
     pub(crate) const TABLE_BYTES_USUAL: u64 = 64 * MIB;
 
+    /// The reserve has room for so many tables: more than a compaction reads, but of level 0.
+    const TABLES_IN_RESERVE: u64 = 12;
+    /// Tables are not made smaller for the sake of the reserve than this.
+    const TABLE_BYTES_FOR_RESERVE_MIN: u64 = 8 * MIB;
+
     /// As these, fitted to a file system of so many bytes: on a small one no flush and no compaction takes
-    /// more than a few hundredths of it, and neither does the log.
+    /// more than a few hundredths of it, and neither does the log; and no more than the reserve has.
     pub(crate) fn fitted_to(&self, disk_bytes: u64) -> StorageOptions {
         let step = (disk_bytes / 128).max(256 << 10);
         let memtable_bytes = self.memtable_bytes.min(step);
+        let reserve = self.disk_reserve_bytes.unwrap_or_else(|| default_reserve(disk_bytes, memtable_bytes));
+        let table_bytes_max = match reserve {
+            0 => step,
+            reserve => (reserve / Self::TABLES_IN_RESERVE).max(Self::TABLE_BYTES_FOR_RESERVE_MIN).min(step),
+        };
         StorageOptions {
             memtable_bytes,
-            table_bytes: self.table_bytes.min(step),
+            table_bytes: self.table_bytes.min(table_bytes_max),
+            disk_reserve_bytes: Some(reserve),
             journal_bytes_max: self
                 .journal_bytes_max
                 .min(Self::journal_bytes_fitting(disk_bytes, memtable_bytes)),

@@ -260,7 +260,7 @@ impl Store {
             engine,
         });
         inner.engine.time_reads(Arc::clone(&inner.latency));
-        inner.space.look(&inner.engine.pressure(), inner.memtable_bytes, ambient::now());
+        background::look_at_room(&inner, &inner.engine.pressure());
         Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::default() }) })
     }
 
@@ -459,6 +459,8 @@ impl Store {
     /// # Errors
     /// What the engine reports.
     pub fn defer_compaction(&self, is_deferred: bool) -> Result<(), StorageError> {
+        self.inner.reclaim.defer(is_deferred);
+        self.inner.signal.written();
         self.inner.open()?.engine.defer_compaction(is_deferred)
     }
 

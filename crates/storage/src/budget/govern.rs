@@ -32,6 +32,8 @@ pub(crate) struct BudgetGovernor {
     engine_rate: u64,
     compaction_rate: u64,
     jobs: Option<(u32, Instant)>,
+    /// What was applied when deletions in tables were last looked for.
+    tidied: u64,
 }
 
 /// What recovery would have to do, for statistics.
@@ -54,6 +56,7 @@ impl BudgetGovernor {
             engine_rate: u64::MAX,
             compaction_rate: 0,
             jobs: None,
+            tidied: 0,
         }
     }
 
@@ -71,6 +74,7 @@ impl BudgetGovernor {
         self.set_rates(store, &knobs, debt, now);
         self.set_compaction_rate(store, pressure);
         self.set_jobs(store, &knobs, debt, now);
+        self.tidy(store, debt);
         GateLimits { unflushed_bytes: knobs.dirty_band(), ..store.gate_limits }
     }
 
@@ -151,6 +155,16 @@ impl BudgetGovernor {
         if rate != self.compaction_rate {
             self.compaction_rate = rate;
             store.engine.set_compaction_rate(rate);
+        }
+    }
+
+    /// Once all that was written is in tables, and compaction has nothing to do by itself.
+    fn tidy(&mut self, store: &StoreInner, debt: f64) {
+        let applied = store.applied();
+        let is_due = self.tidied != applied && self.tail.is_empty() && debt <= 0.0;
+        if is_due && !store.reclaim.is_deferred() {
+            self.tidied = applied;
+            store.reclaim.request_tidying();
         }
     }
 

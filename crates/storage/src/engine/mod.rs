@@ -121,6 +121,16 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports; none of them is part of it then.
     fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError>;
 
+    /// Compacts keyspaces whose tables above the lowest level hold many deletions, which ends what they
+    /// delete. Blocks for as long as it takes, or as `goes_on` says, which is asked after each table. An
+    /// engine that keeps nothing of what was deleted has nothing to do.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn compact_deletions(&self, _goes_on: &mut dyn FnMut() -> bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     /// Has compaction put off what need not be done yet, or do it again as it comes. An engine that does not
     /// compact has nothing to put off.
     ///
@@ -154,6 +164,10 @@ pub trait Engine: Send + Sync + 'static {
     /// How many bytes per second compaction may write of it from now on; 0 is no limit of its own. Flushes do
     /// not wait for it.
     fn set_compaction_rate(&self, _bytes_per_second: u64) {}
+
+    /// How many bytes compactions may take in all from now on, those that run included. One that reads more
+    /// than is left of it is put off, and tried again each second.
+    fn bound_compaction(&self, _bytes: u64) {}
 
     /// How many threads flush and compaction may have. May write files.
     ///
@@ -294,6 +308,10 @@ pub struct Pressure {
     /// Whether a write, a flush or a compaction has found the disk full since the last call, or writes still
     /// do.
     pub out_of_space: bool,
+    /// Bytes that the compactions that run read: so much they may take until they are done.
+    pub compaction_bytes: u64,
+    /// Whether a compaction was put off since the last call, because it reads more than there is room for.
+    pub compaction_refused: bool,
     /// Whether the engine itself delays or stops writes at this moment.
     pub engine_stalled: bool,
 }

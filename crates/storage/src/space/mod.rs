@@ -9,13 +9,15 @@
 //!    └──────────────◀────────────────────┴────────────────◀─────────────────┘
 //!           free >= 2 * reserve + demand, after the reserve has been made again
 //! ```
-//! *Demand* is what flushes and the next compactions of level 0 are about to write. Commits read one atomic;
-//! the disk is looked at by the governor. See `docs/design/disk-reserve.md`.
+//! *Demand* is what flushes and the next compactions of level 0 are about to write. Compactions have what is
+//! free beyond a quarter of the reserve, and where it is little, nothing is written over but while what they
+//! need is left. Commits read one atomic; the disk is looked at by the governor. See
+//! `docs/design/disk-reserve.md`.
 
 mod disk;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -40,6 +42,13 @@ const KEPT_FOR_START: u64 = 8;
 const START_BYTES: u64 = 8 << 20;
 /// The disk is full when less than this share of the reserve is free beside it.
 const FULL_BELOW: u64 = 4;
+/// Where there is little room nothing is written over while less than this share of the reserve is free
+/// beside what flushes and compactions are about to take.
+const TIGHT_BELOW: u64 = 2;
+/// A compaction that is put off comes again each second; one that did not for so long has found room.
+const REFUSAL_GAP: Duration = Duration::from_secs(3);
+/// One that was put off for so long, and for no other one, needs more than there is.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 /// While less than this share of the reserve is free, the next half of it is given up …
 const NEXT_HALF_BELOW: u64 = 16;
 /// … this long after the last one: whoever fills the disk and then fails has not had all of it.
@@ -123,6 +132,8 @@ pub(crate) struct Space {
     reserve_bytes: u64,
     /// A [`SpaceState`]. Written under `watch`.
     state: AtomicU8,
+    /// Whether the room is needed for what was written already. Counts while there is little of it.
+    is_tight: AtomicBool,
     watch: Mutex<SpaceWatch>,
 }
 
@@ -134,10 +145,31 @@ struct SpaceWatch {
     given_up: Option<Instant>,
     /// Whether commits that found the disk full wait for the engine to use it.
     holds: bool,
+    /// When compactions that need more than there is were first and last put off.
+    refusals: Option<(Instant, Instant)>,
+}
+
+impl SpaceWatch {
+    /// Whether a compaction needs more than there is, and waits for no other one.
+    fn takes_refusal(&mut self, pressure: &Pressure, now: Instant) -> bool {
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let is_going_on = |(_, last): &(Instant, Instant)| since(*last) < REFUSAL_GAP;
+        self.refusals = self.refusals.filter(is_going_on).filter(|_| pressure.compaction_bytes == 0);
+        if !pressure.compaction_refused || pressure.compaction_bytes > 0 {
+            return false;
+        }
+        let (began, _) = *self.refusals.insert((self.refusals.map_or(now, |(began, _)| began), now));
+        let is_starved = since(began) >= REFUSAL_PATIENCE;
+        if is_starved {
+            // What it gets now is to be tried first.
+            self.refusals = None;
+        }
+        is_starved
+    }
 }
 
 /// The reserve of a disk of this size, for memtables of this size.
-fn default_reserve(total: u64, memtable_bytes: u64) -> u64 {
+pub(crate) fn default_reserve(total: u64, memtable_bytes: u64) -> u64 {
     let wanted = (total / 100 * RESERVE_PERCENT).max(memtable_bytes * 2 + RESERVE_BESIDE_MEMTABLES);
     wanted.min(RESERVE_BYTES_MAX).min(total / 100 * RESERVE_PERCENT_MAX)
 }
@@ -155,7 +187,8 @@ impl Space {
     }
 
     fn new(disk: Option<Arc<dyn Disk>>, reserve_bytes: u64) -> Space {
-        Space { disk, reserve_bytes, state: AtomicU8::new(0), watch: Mutex::default() }
+        let (state, is_tight) = (AtomicU8::new(0), AtomicBool::new(false));
+        Space { disk, reserve_bytes, state, is_tight, watch: Mutex::default() }
     }
 
     /// Before the engine is opened, which needs some room itself: on a full disk half of what is left of the
@@ -200,7 +233,7 @@ impl Space {
     pub(crate) fn refusal(&self, growth: Growth) -> Option<CommitError> {
         match self.state() {
             SpaceState::Normal => None,
-            state => refused(state, growth),
+            state => refused(state, self.is_tight.load(Ordering::Relaxed), growth),
         }
     }
 
@@ -222,11 +255,22 @@ impl Space {
                 return;
             }
         };
-        let demand =
-            pressure.unflushed_bytes.saturating_add(pressure.level0_files.saturating_mul(memtable_bytes));
+        let level0 = pressure.level0_files.saturating_mul(memtable_bytes);
+        let demand = pressure.unflushed_bytes.saturating_add(level0);
         let state = self.state();
-        if pressure.out_of_space || free < self.full_below() {
-            if state != SpaceState::Full || self.needs_more(pressure, free, now) {
+        let is_starved = self.watch.lock().takes_refusal(pressure, now);
+        if is_starved {
+            tracing::warn!(
+                free_bytes = free,
+                "a compaction needs more room than there is beside the reserve"
+            );
+        }
+        let compactions = pressure.compaction_bytes.max(level0.saturating_add(self.full_below()));
+        let taken = pressure.unflushed_bytes.saturating_add(compactions);
+        let is_tight = free < taken.saturating_add(self.reserve_bytes / TIGHT_BELOW);
+        self.is_tight.store(self.reserve_bytes > 0 && is_tight, Ordering::Relaxed);
+        if pressure.out_of_space || is_starved || free < self.full_below() {
+            if state != SpaceState::Full || is_starved || self.needs_more(pressure, free, now) {
                 self.give_up(&**disk, now);
             }
         } else if state == SpaceState::Normal {
@@ -238,12 +282,25 @@ impl Space {
         }
     }
 
+    /// What compactions may take in all, so that a quarter of the reserve is left, and what is in memtables
+    /// and comes into the log meanwhile finds room; `None`: there is nothing to keep.
+    pub(crate) fn compaction_room(&self, pressure: &Pressure, memtable_bytes: u64) -> Option<u64> {
+        let room = self.disk.as_ref().filter(|_| self.reserve_bytes > 0)?.room().ok()?;
+        let kept = self.full_below().saturating_add(pressure.unflushed_bytes).saturating_add(memtable_bytes);
+        Some(room.free.saturating_sub(kept))
+    }
+
     /// A commit found the disk full. Whether it should wait, because a part of the reserve is given up for
     /// it.
     pub(crate) fn make_way(&self, now: Instant) -> bool {
         let made = self.disk.as_ref().is_some_and(|disk| self.give_up(&**disk, now));
         self.watch.lock().holds |= made;
         made
+    }
+
+    /// Whether a compaction waits for room.
+    pub(crate) fn refuses_compactions(&self) -> bool {
+        self.watch.lock().refusals.is_some()
     }
 
     /// Whether commits wait until the engine writes again.
@@ -373,15 +430,18 @@ impl Space {
 }
 
 #[cold]
-fn refused(state: SpaceState, growth: Growth) -> Option<CommitError> {
+fn refused(state: SpaceState, is_tight: bool, growth: Growth) -> Option<CommitError> {
     let refuses = match state {
         SpaceState::Normal => false,
-        SpaceState::Low => growth == Growth::Grows,
+        SpaceState::Low => growth == Growth::Grows || (growth == Growth::Keeps && is_tight),
         SpaceState::Full => matches!(growth, Growth::Grows | Growth::Keeps),
     };
     refuses.then(|| {
         CommitError::NoSpace(Arc::from(match state {
             SpaceState::Full => "the disk is full, only deletes and drops go on until there is room",
+            _ if growth == Growth::Keeps => {
+                "the disk is nearly full, nothing is written over until what was is compacted"
+            }
             _ => "the disk is nearly full, nothing may grow until there is room",
         }))
     })

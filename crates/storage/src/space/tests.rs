@@ -59,6 +59,70 @@ fn what_is_about_to_be_written_counts() {
 }
 
 #[test]
+fn nothing_is_written_over_while_compactions_need_the_room() {
+    let (shelf, space) = space(1000 * MIB, 0);
+    let calm = Pressure { unflushed_bytes: 4 * MIB, level0_files: 6, ..Pressure::default() };
+    let running = Pressure { compaction_bytes: 40 * MIB, ..calm };
+    let look = |free: u64, pressure: &Pressure, expect: &[Growth]| {
+        check(&shelf, &space, free * MIB, pressure, SpaceState::Low, RESERVE);
+        assert_eq!(refused(&space), expect, "at {free} MiB");
+    };
+    // Half of the reserve, 4 MiB of memtables, 6 files of level 0 and a quarter for those on the next level.
+    look(85, &calm, &[Growth::Grows]);
+    look(84, &calm, &[Growth::Grows, Growth::Keeps]);
+    look(94, &running, &[Growth::Grows]);
+    look(93, &running, &[Growth::Grows, Growth::Keeps]);
+    look(85, &calm, &[Growth::Grows]);
+}
+
+#[test]
+fn compactions_have_what_is_free_beyond_a_quarter_of_the_reserve() {
+    let (shelf, space) = space(1000 * MIB, 0);
+    let room = |free, unflushed| {
+        *shelf.free.lock() = free * MIB;
+        let pressure = Pressure { unflushed_bytes: unflushed * MIB, ..Pressure::default() };
+        space.compaction_room(&pressure, 2 * MIB).map(|bytes| bytes / MIB)
+    };
+    assert_eq!(
+        [room(500, 0), room(500, 10), room(30, 4), room(10, 4)],
+        [Some(473), Some(463), Some(0), Some(0)]
+    );
+    assert_eq!(Space::unwatched().compaction_room(&Pressure::default(), MIB), None);
+}
+
+#[test]
+fn a_compaction_that_needs_more_than_there_is_has_a_part_of_the_reserve() {
+    let (shelf, space) = space(200 * MIB, 0);
+    *shelf.free.lock() = 90 * MIB;
+    let mut now = Instant::now();
+    let mut look = |refuses: bool, runs: u64| {
+        let pressure =
+            Pressure { compaction_refused: refuses, compaction_bytes: runs, ..Pressure::default() };
+        now += Duration::from_secs(1);
+        space.look(&pressure, MIB, now);
+        (space.state(), shelf.reserve())
+    };
+    let kept = (SpaceState::Low, RESERVE);
+    for _ in 0..4 {
+        assert_eq!(look(true, 0), kept);
+    }
+    for _ in 0..3 {
+        assert_eq!(look(false, 0), kept, "it has found room");
+    }
+    for _ in 0..10 {
+        assert_eq!(look(true, MIB), kept, "it waits for another one");
+    }
+    for _ in 0..5 {
+        assert_eq!(look(true, 0), kept, "others may come first");
+    }
+    assert_eq!(look(true, 0), (SpaceState::Full, RESERVE / 2));
+    for _ in 0..5 {
+        assert_eq!(look(true, 0), (SpaceState::Full, RESERVE / 2), "it has been given room");
+    }
+    assert_eq!(look(true, 0), (SpaceState::Full, RESERVE / 4), "and needs more");
+}
+
+#[test]
 fn an_engine_without_room_has_the_reserve_whatever_the_disk_says() {
     let (shelf, space) = space(1000 * MIB, 0);
     let starved = Pressure { out_of_space: true, ..Pressure::default() };
@@ -151,4 +215,19 @@ fn the_reserve_takes_blocks_and_gives_them_back() {
     disk.set_reserve(0).unwrap();
     assert_eq!((disk.reserve(), std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));
     disk.set_reserve(0).unwrap();
+}
+
+#[test]
+fn tables_are_no_larger_than_compactions_of_them_may_be() {
+    const GIB: u64 = 1 << 30;
+    let fitted = |disk, reserve| {
+        let options = StorageOptions { disk_reserve_bytes: reserve, ..StorageOptions::default() };
+        let options = options.fitted_to(disk);
+        (options.table_bytes, options.disk_reserve_bytes)
+    };
+    assert_eq!(fitted(1000 * GIB, None), (64 * MIB, Some(GIB)));
+    assert_eq!(fitted(10 * GIB, None), (16 * MIB, Some(192 * MIB)));
+    assert_eq!(fitted(GIB, None), (8 * MIB, Some(GIB / 100 * 5)), "by the disk");
+    assert_eq!(fitted(1000 * GIB, Some(MIB)), (8 * MIB, Some(MIB)), "not smaller for the reserve alone");
+    assert_eq!(fitted(1000 * GIB, Some(0)), (64 * MIB, Some(0)));
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use storage::{CommitError, Direction, KeyRange, Keyspace, OpenError, StorageOptions, Store, WriteUnit};
+use storage::{
+    CommitError, Direction, KeyRange, Keyspace, OpenError, SpaceState, StorageOptions, Store, WriteUnit,
+};
 
 use crate::COUNT;
 
@@ -26,6 +28,21 @@ impl SmallDisk {
             return None;
         }
         Some(SmallDisk { path, _directory: directory })
+    }
+
+    fn free(&self) -> u64 {
+        let volume = rustix::fs::statvfs(&self.path).unwrap();
+        volume.f_bavail * volume.f_frsize
+    }
+
+    /// Another program takes all but so many bytes.
+    fn fill_but(&self, bytes: u64) -> PathBuf {
+        let filler = self.path.join(".filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while self.free() > bytes {
+            std::io::Write::write_all(&mut file, &[0; 4096]).unwrap();
+        }
+        filler
     }
 
     fn fill(&self) -> PathBuf {
@@ -123,4 +140,58 @@ fn opening_on_a_full_disk_says_so() {
     disk.fill();
     let error = open(&disk.path).unwrap_err();
     assert!(matches!(error, OpenError::NoSpace { .. }), "{error}");
+}
+
+/// Documents that do not compress, spread over all keys, so that what is written in one round overlaps with
+/// all other rounds.
+fn put_round(store: &Store, round: u32, count: u32) {
+    for number in 0..count {
+        let mut value = vec![0; 16_000];
+        fastrand::Rng::with_seed(u64::from(round) << 32 | u64::from(number)).fill(&mut value);
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Documents, &(number << 8 | round).to_be_bytes(), &value);
+        store.commit(unit).wait().unwrap();
+    }
+}
+
+/// The least room that is free until then.
+fn least_free(disk: &SmallDisk, until: impl Fn() -> bool) -> u64 {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut least = disk.free();
+    while !until() {
+        assert!(Instant::now() < deadline, "not within a minute; {least} bytes were free");
+        least = least.min(disk.free());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    least
+}
+
+#[test]
+fn compactions_leave_a_quarter_of_the_reserve() {
+    const MIB: u64 = 1 << 20;
+    const ROUNDS: u32 = 11;
+    let Some(disk) = SmallDisk::mount(160 * MIB) else { return };
+    let options = StorageOptions { disk_reserve_bytes: Some(16 * MIB), ..StorageOptions::small() };
+    let store = Store::open(&disk.path, &options).unwrap();
+    store.defer_compaction(true).unwrap();
+    for round in 0..ROUNDS {
+        put_round(&store, round, 72);
+        store.flush().unwrap();
+    }
+    let level0 = || store.statistics().engine.pressure.level0_files;
+    assert_eq!(level0(), u64::from(ROUNDS));
+    // 12 MiB on level 0, of which a compaction reads 10, and 11 free: with a quarter of the reserve left it
+    // has no room.
+    let filler = disk.fill_but(11 * MIB);
+    store.defer_compaction(false).unwrap();
+    let least = least_free(&disk, || level0() == 0);
+    assert!(least >= 4 * MIB, "a quarter of the reserve was not compaction's: {least} bytes were free");
+    std::fs::remove_file(filler).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while store.statistics().space.state != SpaceState::Normal {
+        assert!(Instant::now() < deadline, "it does not go on: {:?}", store.statistics().space);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    put_round(&store, ROUNDS, 10);
+    store.close().unwrap();
 }

@@ -1,5 +1,6 @@
 //! RocksDB behind the [`Engine`] trait. No other module names a RocksDB type.
 
+mod deletions;
 mod errors;
 pub(crate) mod examine;
 mod limiter;
@@ -8,6 +9,7 @@ mod options;
 mod partial;
 mod raw;
 mod reader;
+mod room;
 pub(crate) mod salvage;
 mod seal;
 mod statistics;
@@ -38,6 +40,7 @@ pub use errors::RocksOpenFailure;
 use errors::{storage_error, write_failure};
 use limiter::RateLimiter;
 use reader::RocksReader;
+use room::CompactionRoom;
 
 pub(crate) use partial::{DamagedKeys, link as link_table};
 pub(crate) use reader::PinnedSlice;
@@ -87,6 +90,10 @@ struct Database {
     cache_bytes: AtomicU64,
     /// `None`: [`StorageOptions::engine_defaults`].
     limiter: Option<RateLimiter>,
+    /// As above.
+    room: Option<CompactionRoom>,
+    /// Compactions that were put off for want of room, when that was last asked for.
+    refusals: AtomicU64,
     seals: seal::Seals,
     /// Told of reads that may go to the disk, once there is one.
     latency: OnceLock<Arc<ForegroundLatency>>,
@@ -243,6 +250,8 @@ impl RocksEngine {
         let mut database_options = options::database_options(options, create);
         let limiter = (!options.engine_defaults)
             .then(|| RateLimiter::install(&mut database_options, options.io_budget_bytes_per_second));
+        let has_room = !options.engine_defaults;
+        let room = has_room.then(|| CompactionRoom::install(&mut database_options)).transpose()?;
         let memtables = WriteBufferManager::new_write_buffer_manager(size(options.memtables_bytes), false);
         database_options.set_write_buffer_manager(&memtables);
         raw::checksum_tables(&mut database_options);
@@ -264,6 +273,8 @@ impl RocksEngine {
             cache,
             cache_bytes: AtomicU64::new(options.cache_bytes),
             limiter,
+            room,
+            refusals: AtomicU64::new(0),
             // RocksDB as it comes seals in writes: nobody looks ahead.
             seals: seal::Seals::new(if options.engine_defaults { u64::MAX } else { options.memtable_bytes }),
             latency: OnceLock::new(),
@@ -364,6 +375,15 @@ impl Engine for RocksEngine {
         Ok(())
     }
 
+    fn compact_deletions(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), StorageError> {
+        for (keyspace, range) in self.database.many_deletions()? {
+            if goes_on() {
+                self.compact(keyspace, &range, goes_on)?;
+            }
+        }
+        Ok(())
+    }
+
     fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
         let checkpoint = Checkpoint::new(&self.database.rocks).map_err(storage_error)?;
         checkpoint.create_checkpoint(directory).map_err(storage_error)
@@ -382,7 +402,8 @@ impl Engine for RocksEngine {
         self.database.review_warming();
         let (database, events) = (&self.database, &self.database.events);
         let out_of_space = events.take_starved() | database.is_out_of_space();
-        Pressure { out_of_space, ..database.pressure() }
+        let compaction_refused = database.take_refused();
+        Pressure { out_of_space, compaction_refused, ..database.pressure() }
     }
 
     fn accepts_writes(&self) -> bool {
@@ -425,6 +446,12 @@ impl Engine for RocksEngine {
     fn set_compaction_rate(&self, bytes_per_second: u64) {
         if let Some(limiter) = &self.database.limiter {
             limiter.set_for_compaction(bytes_per_second);
+        }
+    }
+
+    fn bound_compaction(&self, bytes: u64) {
+        if let Some(room) = &self.database.room {
+            room.set(bytes);
         }
     }
 

@@ -30,8 +30,10 @@ const PENDING_STOP_BYTES: usize = 256 * GIB;
 const DELETION_WINDOW: usize = 4096;
 const DELETION_TRIGGER: usize = 3584;
 const DELETION_SHARE: f64 = 0.75;
-/// Bounds the room a compaction takes on a small disk.
+/// Bounds the room that a compaction takes, where tables are small because the disk or the reserve is, and
+/// where they are as usual: RocksDB's own 25 would be more than the largest reserve.
 const TABLES_PER_SMALL_COMPACTION: u64 = 8;
+const TABLES_PER_COMPACTION: u64 = 12;
 /// The dictionary of a table at the bottom, and how many times as much zstd makes it of. Blocks wait for it
 /// in memory, these bytes of each table that is written.
 const DICTIONARY_BYTES: i32 = 16 << 10;
@@ -118,10 +120,14 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     family.set_hard_pending_compaction_bytes_limit(PENDING_STOP_BYTES);
     family.set_target_file_size_base(options.table_bytes);
     let level_base = (memtable as u64).max(options.table_bytes.min(16 * MIB as u64));
-    family.set_max_bytes_for_level_base(4 * level_base);
-    if options.table_bytes < StorageOptions::TABLE_BYTES_USUAL {
-        family.set_max_compaction_bytes(TABLES_PER_SMALL_COMPACTION * options.table_bytes);
-    }
+    // The next level's part in a compaction of level 0.
+    let half_of_reserve =
+        options.disk_reserve_bytes.filter(|reserve| *reserve > 0).map(|reserve| reserve / 2);
+    let level_bytes_max = half_of_reserve.map_or(u64::MAX, |half| half.max(level_base));
+    family.set_max_bytes_for_level_base((4 * level_base).min(level_bytes_max));
+    let is_small = options.table_bytes < StorageOptions::TABLE_BYTES_USUAL;
+    let tables = if is_small { TABLES_PER_SMALL_COMPACTION } else { TABLES_PER_COMPACTION };
+    family.set_max_compaction_bytes(tables * options.table_bytes);
     if matches!(keyspace, Keyspace::Documents | Keyspace::Indexes) {
         family.add_compact_on_deletion_collector_factory(DELETION_WINDOW, DELETION_TRIGGER, DELETION_SHARE);
     }

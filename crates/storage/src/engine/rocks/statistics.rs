@@ -8,6 +8,7 @@ use rocksdb::statistics::Ticker;
 use super::Database;
 use super::limiter::RateLimiter;
 use super::options;
+use super::room::CompactionRoom;
 use crate::engine::{EngineStatistics, MemtableState, Memtables, Pressure};
 use crate::keyspace::Keyspace;
 
@@ -36,10 +37,18 @@ impl Database {
             level0_files: Keyspace::ALL.iter().filter_map(level0_files).max().unwrap_or(0),
             unflushed_bytes: self.sum(property::CUR_SIZE_ALL_MEM_TABLES),
             out_of_space: false,
+            compaction_bytes: self.room.as_ref().map_or(0, CompactionRoom::taken),
+            compaction_refused: false,
             pending_compaction_bytes: self.worst(property::ESTIMATE_PENDING_COMPACTION_BYTES),
             engine_stalled: self.property(internal, property::IS_WRITE_STOPPED) != 0
                 || self.property(internal, property::ACTUAL_DELAYED_WRITE_RATE) != 0,
         }
+    }
+
+    /// Whether a compaction was put off for want of room since the last call.
+    pub(super) fn take_refused(&self) -> bool {
+        let refusals = self.options.get_ticker_count(Ticker::CompactionCancelled);
+        self.counts_tickers && self.refusals.swap(refusals, Ordering::Relaxed) != refusals
     }
 
     pub(super) fn memtables(&self) -> Memtables {
