@@ -334,7 +334,7 @@ struct Flushed {
 
 fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
     let before = store.space.state();
-    store.space.look(pressure, store.memtable_bytes, ambient::now());
+    store.space.look(pressure, store.knobs().shape.memtable_bytes, ambient::now());
     if store.space.state() == SpaceState::Normal {
         return;
     }
