@@ -41,7 +41,7 @@ pub(crate) enum MemberError {
 #[derive(Debug)]
 pub(crate) struct RunningMember {
     pub(crate) set: ReplicaSet,
-    peers: Arc<TcpPeers>,
+    pub(crate) peers: Arc<TcpPeers>,
 }
 
 /// Starts the member that the options make of this server, with so many bytes of memory for the process, and

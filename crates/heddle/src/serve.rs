@@ -247,7 +247,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     figures.set(Arc::clone(&transport));
     network::watch(parameters, &transport, resources);
     let memory = accountant
-        .start(&server, &transport)
+        .start(&server, &transport, member.as_ref().map(|member| &member.peers))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     let pid_file = PidFile::write(&parameters.text(Parameter::PidFilePath))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;

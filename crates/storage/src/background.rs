@@ -335,8 +335,9 @@ struct Flushed {
 
 /// Looks at the disk, and tells the engine what compactions may take of it.
 pub(crate) fn look_at_room(store: &StoreInner, pressure: &Pressure) {
-    store.space.look(pressure, store.memtable_bytes, ambient::now());
-    if let Some(bytes) = store.space.compaction_room(pressure, store.memtable_bytes) {
+    let memtable_bytes = store.knobs().shape.memtable_bytes;
+    store.space.look(pressure, memtable_bytes, ambient::now());
+    if let Some(bytes) = store.space.compaction_room(pressure, memtable_bytes) {
         store.engine.bound_compaction(bytes);
     }
 }

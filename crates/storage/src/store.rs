@@ -12,6 +12,7 @@ use crate::background::{self, Signal, StoreTasks};
 use crate::budget::IoBudget;
 use crate::budget::govern::RecoveryFigures;
 use crate::budget::latency::ForegroundLatency;
+use crate::build_memory::{BuildMemory, BuildPool};
 use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
@@ -113,9 +114,8 @@ pub(crate) struct StoreInner {
     /// Held by who brings sizes into effect, and taken before both.
     pub(crate) resizing: Mutex<()>,
     pace: BackgroundPace,
-    pub(crate) memtable_bytes: u64,
     build_threads: usize,
-    build_memory_bytes: usize,
+    pub(crate) builds: Arc<BuildPool>,
     pub(crate) closed: AtomicBool,
     /// What waits for room on the disk is to fail.
     pub(crate) is_ending: AtomicBool,
@@ -252,9 +252,8 @@ impl Store {
             memory_bound: Mutex::new(StoreMemory::unbounded(options)),
             resizing: Mutex::default(),
             pace: BackgroundPace::default(),
-            memtable_bytes: options.memtable_bytes,
             build_threads: options.build_threads,
-            build_memory_bytes: options.build_memory_bytes,
+            builds: Arc::new(BuildPool::new(options.build_memory_bytes)),
             closed: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             engine,
@@ -415,9 +414,9 @@ impl Store {
         self.inner.build_threads
     }
 
-    /// Bytes of memory for the entries of one index build.
-    pub fn build_memory_bytes(&self) -> usize {
-        self.inner.build_memory_bytes
+    /// Memory for the entries of an index build that begins.
+    pub fn build_memory(&self) -> Arc<BuildMemory> {
+        Arc::new(BuildMemory::of(&self.inner.builds))
     }
 
     /// Writes rows into tables that are no part of the store yet; `path` is what the names of their files

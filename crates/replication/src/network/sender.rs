@@ -52,13 +52,13 @@ impl Sender {
     }
 
     /// Puts an envelope behind the others; gives it back when nobody would send it.
-    pub(super) fn push(&self, envelope: DocumentBuf, options: &NetworkOptions) -> Option<DocumentBuf> {
+    pub(super) fn push(&self, envelope: DocumentBuf, bytes_max: usize) -> Option<DocumentBuf> {
         let mut outbox = self.outbox.lock();
         if outbox.closed {
             return Some(envelope);
         }
         let bytes = envelope.as_bytes().len();
-        while outbox.bytes + bytes > options.outbox_bytes_max && outbox.take_first().is_some() {}
+        while outbox.bytes + bytes > bytes_max && outbox.take_first().is_some() {}
         outbox.bytes += bytes;
         outbox.waiting.push_back(envelope);
         if outbox.waiting.len() == 1 {
@@ -76,7 +76,7 @@ impl Sender {
         self.changed.notify_one();
     }
 
-    #[cfg(test)]
+    /// Of envelopes that wait.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.outbox.lock().bytes
     }

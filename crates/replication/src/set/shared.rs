@@ -4,6 +4,7 @@ use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::batches::Batches;
 use crate::set::kept_log::{KeptLogFigures, LogNeed};
+use crate::set::memory::KeptMemory;
 use crate::set::{
     DefaultReadFreshness, ElectionFigures, FlowFigures, FlowSettings, SetError, SyncSourceFigures, Topology,
 };
@@ -65,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) log_need: Mutex<Option<LogNeed>>,
     /// As of the last look at what may be trimmed. A leaf in the lock order.
     pub(crate) kept_log: Mutex<KeptLogFigures>,
+    pub(crate) kept_memory: KeptMemory,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
     /// A leaf in the lock order.
@@ -99,6 +101,7 @@ impl Shared {
             asked_by: Mutex::default(),
             log_need: Mutex::default(),
             kept_log: Mutex::default(),
+            kept_memory: KeptMemory::default(),
             oplog: OnceLock::new(),
             set_id: Mutex::default(),
             disk: OnceLock::new(),

@@ -19,8 +19,9 @@ impl Store {
         self.inner.knobs()
     }
 
-    /// Changes them. They count at once, but for the sizes of the caches and of the log, which a thread of
-    /// its own brings into effect; on a small file system the log stays within what suits it.
+    /// Changes them. They count at once, but for the sizes of caches, memtables, tables and the log, which a
+    /// thread of its own brings into effect; on a small file system what is written stays within what suits
+    /// it.
     ///
     /// # Errors
     /// When they contradict each other, in a sentence. Nothing has changed then.
@@ -29,13 +30,18 @@ impl Store {
         let inner = &self.inner;
         let disk_bytes = inner.space.statistics().total_bytes;
         if disk_bytes > 0 {
-            let fitting = StorageOptions::journal_bytes_fitting(disk_bytes, inner.memtable_bytes);
+            knobs.shape = StorageOptions::shape_fitting(disk_bytes, knobs.shape);
+            let memtable_bytes = knobs.shape.memtable_bytes;
+            let fitting = StorageOptions::journal_bytes_fitting(disk_bytes, memtable_bytes);
             knobs.journal_bytes_max = knobs.journal_bytes_max.min(fitting);
         }
         let before = std::mem::replace(&mut *inner.knobs.lock(), knobs);
         inner.latency.set_target(knobs.latency_target);
+        inner.builds.set_each(knobs.build_memory_bytes);
         inner.signal.written();
-        let sizes = |knobs: StorageKnobs| (knobs.cache_bytes, knobs.row_cache_bytes, knobs.journal_bytes_max);
+        let sizes = |knobs: StorageKnobs| {
+            (knobs.cache_bytes, knobs.row_cache_bytes, knobs.journal_bytes_max, knobs.shape)
+        };
         if sizes(before) == sizes(knobs) {
             return Ok(());
         }
@@ -83,7 +89,10 @@ impl StoreInner {
     /// Brings the sizes in force into effect. The last ones count.
     fn resize(&self) {
         self.apply_memory();
-        let journal_bytes_max = self.knobs().journal_bytes_max;
+        let StorageKnobs { journal_bytes_max, shape, .. } = self.knobs();
+        if let Err(error) = self.engine.reshape(shape) {
+            tracing::warn!(%error, ?shape, "memtables and tables could not be made otherwise");
+        }
         if let Err(error) = self.engine.bound_journal(journal_bytes_max) {
             tracing::warn!(%error, journal_bytes_max, "the size of the log could not be changed");
         }

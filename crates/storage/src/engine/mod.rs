@@ -177,6 +177,15 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
+    /// What memtables and tables are like from now on. May write files and takes its time; a memtable that is
+    /// larger already is due to be sealed.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn reshape(&self, _shape: EngineShape) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     /// How many bytes the log may have. May write files and takes its time.
     ///
     /// # Errors
@@ -314,6 +323,15 @@ pub struct Pressure {
     pub compaction_refused: bool,
     /// Whether the engine itself delays or stops writes at this moment.
     pub engine_stalled: bool,
+}
+
+/// What of an engine's memtables and tables can change while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineShape {
+    /// See [`StorageOptions::memtable_bytes`](crate::StorageOptions::memtable_bytes).
+    pub memtable_bytes: u64,
+    /// See [`StorageOptions::filters_in_parts`](crate::StorageOptions::filters_in_parts).
+    pub filters_in_parts: bool,
 }
 
 /// Memory of an engine in bytes: what it holds, or what it may hold.
