@@ -358,8 +358,8 @@ impl Scanner {
 
     fn spill_if_full(&mut self) -> Result<(), CatalogError> {
         self.buffers.iter_mut().for_each(EntryBuffer::settle);
-        let (held, share): (usize, _) =
-            (self.buffers.iter().map(EntryBuffer::held_bytes).sum(), self.scan.share());
+        let held: usize = self.buffers.iter().map(EntryBuffer::held_bytes).sum();
+        let share = self.scan.share();
         // A step's documents may have many entries each.
         let has_place = self.buffers.iter().all(|buffer| buffer.has_place(1 << 31));
         if held < share && has_place { Ok(()) } else { self.spill() }
@@ -370,6 +370,7 @@ impl Scanner {
         if self.scan.progress.directory().is_none() || self.unsaved_documents == 0 {
             return Ok(());
         }
+        let share = self.scan.share();
         let mut runs = Vec::new();
         for (position, buffer) in self.buffers.iter_mut().enumerate().filter(|(_, buffer)| !buffer.is_empty())
         {
