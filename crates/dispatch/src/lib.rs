@@ -35,6 +35,7 @@
 mod acknowledge;
 pub mod authorization;
 mod batch;
+mod certificate_login;
 pub mod client;
 pub mod command;
 pub mod concern;

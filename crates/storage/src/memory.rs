@@ -9,6 +9,8 @@ use crate::store::{Store, StoreInner};
 pub struct StoreMemory {
     /// The cache of hot rows.
     pub rows: u64,
+    /// Entries of index builds, and what they read to merge them.
+    pub builds: u64,
     /// The engine's part.
     pub engine: EngineMemory,
 }
@@ -17,7 +19,7 @@ impl StoreMemory {
     /// Nothing but what the options say.
     pub(crate) fn unbounded(options: &StorageOptions) -> StoreMemory {
         let engine = EngineMemory { cache: u64::MAX, memtables: options.memtables_bytes };
-        StoreMemory { rows: u64::MAX, engine }
+        StoreMemory { rows: u64::MAX, builds: u64::MAX, engine }
     }
 }
 
@@ -25,14 +27,15 @@ impl Store {
     /// What the store holds. Cheap enough for a call every few milliseconds.
     pub fn memory(&self) -> StoreMemory {
         let rows = self.inner.rows.as_ref().map_or(0, |rows| rows.bytes());
-        StoreMemory { rows, engine: self.inner.engine.memory() }
+        StoreMemory { rows, builds: self.inner.builds.held() as u64, engine: self.inner.engine.memory() }
     }
 
     /// Changes what it may hold, whatever the knobs ask for. Rows that are too much go at once, blocks when
-    /// others enter the cache, memtables are flushed with the writes that come next. A cache of rows that is
-    /// switched off stays so.
+    /// others enter the cache, memtables are flushed with the writes that come next, entries of builds go to
+    /// the disk with the next documents. A cache of rows that is switched off stays so.
     pub fn bound_memory(&self, most: StoreMemory) {
         *self.inner.memory_bound.lock() = most;
+        self.inner.builds.set_most(usize::try_from(most.builds).unwrap_or(usize::MAX));
         self.inner.apply_memory();
     }
 }

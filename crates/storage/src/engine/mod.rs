@@ -161,11 +161,24 @@ pub trait Engine: Send + Sync + 'static {
     /// How many bytes per second flush and compaction may write from now on; 0 is no limit.
     fn set_io_rate(&self, _bytes_per_second: u64) {}
 
+    /// How many bytes per second compaction may write of it from now on; 0 is no limit of its own. Flushes do
+    /// not wait for it.
+    fn set_compaction_rate(&self, _bytes_per_second: u64) {}
+
     /// How many threads flush and compaction may have. May write files.
     ///
     /// # Errors
     /// What the engine reports.
     fn set_background_jobs(&self, _jobs: u32) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// What memtables and tables are like from now on. May write files and takes its time; a memtable that is
+    /// larger already is due to be sealed.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn reshape(&self, _shape: EngineShape) -> Result<(), StorageError> {
         Ok(())
     }
 
@@ -302,6 +315,15 @@ pub struct Pressure {
     pub out_of_space: bool,
     /// Whether the engine itself delays or stops writes at this moment.
     pub engine_stalled: bool,
+}
+
+/// What of an engine's memtables and tables can change while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineShape {
+    /// See [`StorageOptions::memtable_bytes`](crate::StorageOptions::memtable_bytes).
+    pub memtable_bytes: u64,
+    /// See [`StorageOptions::filters_in_parts`](crate::StorageOptions::filters_in_parts).
+    pub filters_in_parts: bool,
 }
 
 /// Memory of an engine in bytes: what it holds, or what it may hold.

@@ -182,3 +182,38 @@ fn caches_threads_and_the_dirty_trigger_change_while_the_store_is_open() {
     store.set_knobs(StorageKnobs { dirty_target_bytes: Some(200_000), ..knobs }).unwrap();
     until(&store, "nothing is flushed for the target", |found| found.engine.flushes > flushes);
 }
+
+#[test]
+fn compaction_keeps_to_its_own_rate_and_flushes_do_not() {
+    const RATE: u64 = 512 << 10;
+    const FILES: u64 = 6;
+    const UNITS: u64 = 20;
+    const ROWS: u64 = 1_000;
+    let (_directory, store) = open(&StorageOptions::small());
+    store.set_compaction_rate(RATE);
+    commit(&store, "a").unwrap();
+    until(&store, "the rate is not in force", |found| found.budget.compaction_bytes_per_second == RATE);
+    let (began, mut random) = (Instant::now(), fastrand::Rng::with_seed(7));
+    // Enough files for a compaction, and not so many that it is behind; each has keys between others'.
+    for file in 0..FILES {
+        for number in 0..UNITS {
+            let mut unit = WriteUnit::new();
+            for row in 0..ROWS {
+                let key = (number * ROWS + row) * FILES + file;
+                let value: [u8; 100] = std::array::from_fn(|_| random.u8(..));
+                unit.put(Keyspace::Documents, &key.to_be_bytes(), &value);
+            }
+            store.commit(unit).wait().unwrap();
+        }
+        store.flush().unwrap();
+    }
+    let flushed = store.statistics().engine.flush_bytes;
+    assert!(flushed > 10 * MIB, "{flushed} bytes were flushed");
+    until(&store, "no compaction has begun", |found| found.engine.compaction_write_bytes > 0);
+    let written = store.statistics().engine.compaction_write_bytes;
+    // Something is handed out ahead.
+    let most = (began.elapsed().as_secs_f64() * RATE as f64) as u64 + RATE;
+    assert!(written <= most, "{written} bytes were written where {most} are the most");
+    store.set_compaction_rate(0);
+    until(&store, "the rate is kept", |found| found.engine.compaction_write_bytes > 6 * MIB);
+}
