@@ -27,8 +27,8 @@ impl StoreMemory {
     /// Unflushed bytes from which on commits are slowed, and wait: memtables have what is lent to them, or
     /// more than that. Flushing them takes time, and nothing else keeps them from growing meanwhile.
     pub(crate) fn memtables_band(&self, memtable_bytes: u64) -> Band {
-        // So much can be in memtables none of which is full: it is flushed with the writes that come next, and
-        // these must be able to come.
+        // So much can be in memtables none of which is full: it is flushed with the writes that come next,
+        // and these must be able to come.
         let without_full_ones = memtable_bytes.saturating_mul(Keyspace::ALL.len() as u64);
         let paced = self.engine.memtables.max(without_full_ones / 2);
         Band { paced, closed: paced.saturating_mul(2).max(paced.saturating_add(1)) }
