@@ -131,8 +131,8 @@ impl StorageOptions {
     /// Size of one table file where the disk is not small.
     pub(crate) const TABLE_BYTES_USUAL: u64 = 64 * MIB;
 
-    /// What the filter of a table of the usual size may take while it is made: of five million keys at a dozen
-    /// bytes 8 bytes each for their hashes, and 17 for the equations that make a ribbon filter of them.
+    /// What the filter of a table of the usual size may take while it is made: of five million keys at a
+    /// dozen bytes 8 bytes each for their hashes, and 17 for the equations that make a ribbon filter of them.
     pub const WHOLE_FILTER_BYTES: u64 = 128 * MIB;
 
     /// As these, fitted to a file system of so many bytes: on a small one no flush and no compaction takes
