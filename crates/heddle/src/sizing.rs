@@ -159,7 +159,7 @@ impl Sizes {
         options
     }
 
-    /// Where whole ones would take too much while they are made, or push everything else out of a small cache.
+    /// Where whole ones take too much while they are made, or would push all else out of a small cache.
     fn makes_filters_in_parts(&self) -> bool {
         let whole = u64::from(self.background_jobs) * StorageOptions::WHOLE_FILTER_BYTES;
         self.memory < SMALL || whole > self.memory / FILTERS_SHARE

@@ -1,6 +1,8 @@
 //! What a store holds in memory, and may hold.
 
 use crate::engine::EngineMemory;
+use crate::gate::Band;
+use crate::keyspace::Keyspace;
 use crate::options::StorageOptions;
 use crate::store::{Store, StoreInner};
 
@@ -21,6 +23,16 @@ impl StoreMemory {
         let engine = EngineMemory { cache: u64::MAX, memtables: options.memtables_bytes };
         StoreMemory { rows: u64::MAX, builds: u64::MAX, engine }
     }
+
+    /// Unflushed bytes from which on commits are slowed, and wait: memtables have what is lent to them, or
+    /// more than that. Flushing them takes time, and nothing else keeps them from growing meanwhile.
+    pub(crate) fn memtables_band(&self, memtable_bytes: u64) -> Band {
+        // So much can be in memtables none of which is full: it is flushed with the writes that come next,
+        // and these must be able to come.
+        let without_full_ones = memtable_bytes.saturating_mul(Keyspace::ALL.len() as u64);
+        let paced = self.engine.memtables.max(without_full_ones / 2);
+        Band { paced, closed: paced.saturating_mul(2).max(paced.saturating_add(1)) }
+    }
 }
 
 impl Store {
@@ -37,6 +49,8 @@ impl Store {
         *self.inner.memory_bound.lock() = most;
         self.inner.builds.set_most(usize::try_from(most.builds).unwrap_or(usize::MAX));
         self.inner.apply_memory();
+        // The gate may open or close with it.
+        self.inner.signal.written();
     }
 }
 
@@ -50,5 +64,22 @@ impl StoreInner {
         }
         let cache = knobs.cache_bytes.min(most.engine.cache);
         self.engine.bound_memory(EngineMemory { cache, memtables: most.engine.memtables });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_wait_for_memtables_that_have_more_than_is_lent() {
+        let band = |memtables, memtable| {
+            let engine = EngineMemory { cache: 0, memtables };
+            let band = StoreMemory { engine, ..StoreMemory::default() }.memtables_band(memtable);
+            (band.paced, band.closed)
+        };
+        assert_eq!(band(80, 8), (80, 160));
+        assert_eq!(band(8, 8), (16, 32), "memtables that are nearly full must be able to become so");
+        assert_eq!(band(u64::MAX, 8), (u64::MAX, u64::MAX), "without a bound they never do");
     }
 }

@@ -27,8 +27,8 @@ pub struct StorageOptions {
     /// Size of one table file below level 0. Default 64 MiB.
     pub table_bytes: u64,
     /// Whether filter and index of a table are made, read and cached in pieces of some KiB, of which a read
-    /// needs one more. Default false: whole. A whole filter takes up to [`StorageOptions::WHOLE_FILTER_BYTES`]
-    /// while it is made.
+    /// needs one more. Default false: whole. A whole filter takes up to
+    /// [`StorageOptions::WHOLE_FILTER_BYTES`] while it is made.
     pub filters_in_parts: bool,
     /// Memtables a keyspace may have before the engine itself stops writes. Default 8; the gate acts far
     /// earlier, see [`StorageOptions::validate`].
@@ -137,8 +137,8 @@ impl StorageOptions {
     /// Tables are not made smaller for the sake of the reserve than this.
     const TABLE_BYTES_FOR_RESERVE_MIN: u64 = 8 * MIB;
 
-    /// What the filter of a table of the usual size may take while it is made: 8 bytes for the hash of each
-    /// key, and 17 for the equations that make a ribbon filter of them, of five million keys at a dozen bytes.
+    /// What the filter of a table of the usual size may take while it is made: of five million keys at a
+    /// dozen bytes 8 bytes each for their hashes, and 17 for the equations that make a ribbon filter of them.
     pub const WHOLE_FILTER_BYTES: u64 = 128 * MIB;
 
     /// As these, fitted to a file system of so many bytes: on a small one no flush and no compaction takes

@@ -75,7 +75,10 @@ impl BudgetGovernor {
         self.set_compaction_rate(store, pressure);
         self.set_jobs(store, &knobs, debt, now);
         self.tidy(store, debt);
-        GateLimits { unflushed_bytes: knobs.dirty_band(), ..store.gate_limits }
+        let lent = store.memory_bound.lock().memtables_band(knobs.shape.memtable_bytes);
+        let asked = knobs.dirty_band();
+        let unflushed_bytes = if lent.paced < asked.paced { lent } else { asked };
+        GateLimits { unflushed_bytes, ..store.gate_limits }
     }
 
     /// Whether nothing changes as long as nothing is written: nobody is behind, late or waits, and all that

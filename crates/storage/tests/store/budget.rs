@@ -9,8 +9,8 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use storage::{
-    Band, BudgetReason, GateLimits, Keyspace, StorageKnobs, StorageOptions, StorageStatistics, Store,
-    WriteUnit,
+    Band, BudgetReason, EngineMemory, GateLimits, Keyspace, StorageKnobs, StorageOptions, StorageStatistics,
+    Store, StoreMemory, WriteUnit,
 };
 
 use crate::commit;
@@ -28,10 +28,14 @@ fn open(options: &StorageOptions) -> (tempfile::TempDir, Store) {
 
 /// Bytes that do not compress.
 fn unit(number: u64, bytes: usize) -> WriteUnit {
+    unit_of(Keyspace::Documents, number, bytes)
+}
+
+fn unit_of(keyspace: Keyspace, number: u64, bytes: usize) -> WriteUnit {
     let mut random = fastrand::Rng::with_seed(number);
     let mut unit = WriteUnit::new();
     let value: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(bytes).collect();
-    unit.put(Keyspace::Documents, &number.to_be_bytes(), &value);
+    unit.put(keyspace, &number.to_be_bytes(), &value);
     unit
 }
 
@@ -216,4 +220,32 @@ fn compaction_keeps_to_its_own_rate_and_flushes_do_not() {
     assert!(written <= most, "{written} bytes were written where {most} are the most");
     store.set_compaction_rate(0);
     until(&store, "the rate is kept", |found| found.engine.compaction_write_bytes > 6 * MIB);
+}
+
+#[test]
+fn commits_are_held_while_memtables_have_more_than_is_lent_to_them() {
+    let (_directory, store) = open(&StorageOptions::small());
+    // Each memtable nearly full, and none of them: nothing is flushed.
+    for keyspace in [Keyspace::Documents, Keyspace::Indexes, Keyspace::Meta] {
+        for number in 0..300 {
+            store.commit(unit_of(keyspace, number, 10_000)).wait().unwrap();
+        }
+    }
+    let lent = |memtables| StoreMemory {
+        rows: u64::MAX,
+        builds: u64::MAX,
+        engine: EngineMemory { cache: u64::MAX, memtables },
+    };
+    let found = until(&store, "the writes are not seen", |found| found.engine.memtable_bytes > 8 * MIB);
+    assert_eq!((found.engine.flushes, found.commit.gate), (0, "open"));
+    store.bound_memory(lent(MIB));
+    until(&store, "commits are not held", |found| found.commit.gate != "open");
+    store.bound_memory(lent(u64::MAX));
+    until(&store, "commits are held for ever", |found| found.commit.gate == "open");
+    store.bound_memory(lent(MIB));
+    // What is written flushes what is too much, and comes through.
+    for number in 0..100 {
+        store.commit(unit_of(Keyspace::Internal, number, 10_000)).wait().unwrap();
+    }
+    until(&store, "nothing is flushed", |found| found.engine.flushes > 0 && found.commit.gate == "open");
 }
