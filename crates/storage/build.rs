@@ -1,4 +1,4 @@
-//! Compiles the one call of RocksDB's that its C interface lacks (`src/engine/rocks/limiter.cc`).
+//! Compiles the few calls of RocksDB's that its C interface lacks (`src/engine/rocks/limiter.cc`).
 
 fn main() {
     const SHIM: &str = "src/engine/rocks/limiter.cc";

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 
+import cramjam
 import pymongo
 
 import server_process
@@ -20,6 +21,8 @@ from measure_recovery import blocks
 
 CORPORA = ["events", "orders", "repositories"]
 CONNECTIONS = 16
+LEAF_PAGE_BYTES = 32 * 1024
+ALLOCATION_BYTES = 4 * 1024
 
 
 class Stored:
@@ -63,6 +66,16 @@ class Stored:
             return blocks(self.directory / "engine", ".sst")
         return self.client.heddle_bench.command("collStats", self.corpus)["storageSize"]
 
+    def bytes_as_snappy_pages(self):
+        """As the module's text says."""
+        page, total = bytearray(), 0
+        for batch in self.client.heddle_bench[self.corpus].find_raw_batches(batch_size=1_000):
+            page += batch
+            while len(page) >= LEAF_PAGE_BYTES:
+                total += allocated(page[:LEAF_PAGE_BYTES])
+                del page[:LEAF_PAGE_BYTES]
+        return total + (allocated(page) if page else 0)
+
     def finds(self, documents):
         """A second, and their 99th percentile in milliseconds."""
         report = self.directory.parent / "finds.json"
@@ -77,6 +90,11 @@ class Stored:
         self.client.close()
         self.process.terminate()
         self.process.wait(60)
+
+
+def allocated(page):
+    compressed = min(len(page), len(cramjam.snappy.compress_raw(bytes(page))))
+    return -(-compressed // ALLOCATION_BYTES) * ALLOCATION_BYTES
 
 
 def average_bytes(given, corpus, directory):
@@ -98,7 +116,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=5, help="of finds")
     parser.add_argument("--directory", default=None)
     given = parser.parse_args()
-    print(f"{'corpus':14} {'binary':>6} {'documents':>10} {'bytes each':>10} {'on disk':>8} {'load':>8} {'compact':>8} {'finds/s':>9} {'p99':>9}")
+    print(f"{'corpus':14} {'binary':>6} {'documents':>10} {'bytes each':>10} {'on disk':>8} {'snappy':>8} {'load':>8} {'compact':>8} {'finds/s':>9} {'p99':>9}")
     for corpus in given.corpora:
         with tempfile.TemporaryDirectory(dir=given.directory) as directory:
             average = average_bytes(given, corpus, directory)
@@ -108,11 +126,12 @@ def main():
                 try:
                     load, compact = stored.load(corpus, documents)
                     share = stored.bytes_on_disk() / stored.bytes_of_documents()
+                    snappy = stored.bytes_as_snappy_pages() / stored.bytes_of_documents()
                     rate, p99 = stored.finds(documents)
                 finally:
                     stored.end()
                 print(
-                    f"{corpus:14} {number + 1:>6} {documents:>10,} {average:>10.0f} {share:>8.3f} {load:>6.1f} s {compact:>6.1f} s "
+                    f"{corpus:14} {number + 1:>6} {documents:>10,} {average:>10.0f} {share:>8.3f} {snappy:>8.3f} {load:>6.1f} s {compact:>6.1f} s "
                     f"{rate:>9,.0f} {p99:>6.2f} ms", flush=True,
                 )
 

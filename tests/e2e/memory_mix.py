@@ -254,6 +254,37 @@ class Watch:
         return self.most
 
 
+class Parts:
+    """Asks a server what its memory consists of, and keeps the answer with the largest resident size."""
+
+    def __init__(self, server, every=0.3):
+        self.server, self.every = server, every
+        self.latest = self.largest = None
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        with self.server.client(maxPoolSize=1) as client:
+            while not self.stopping.wait(self.every):
+                try:
+                    self.latest = client.admin.command("serverStatus")["heddle"]["memory"]
+                except pymongo.errors.PyMongoError:
+                    continue
+                largest = self.largest
+                if largest is None or self.latest["residentBytes"] > largest["residentBytes"]:
+                    self.largest = self.latest
+
+    def take_largest(self):
+        """The largest since the last call."""
+        largest, self.largest = self.largest, None
+        return largest
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join()
+
+
 def memory_section(server):
     with pymongo.MongoClient(server.uri, serverSelectionTimeoutMS=30_000) as client:
         return client.admin.command("serverStatus")["heddle"]["memory"]

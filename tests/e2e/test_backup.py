@@ -143,6 +143,92 @@ def test_who_is_killed_in_a_backup_or_restore_leaves_nothing_that_looks_whole(tm
     again.stop()
 
 
+def fill(client, first, count=500):
+    client.test.things.insert_many({"_id": number, "bytes": random.randbytes(20_000)} for number in range(first, first + count))
+
+
+def content(server):
+    with server.client() as client:
+        return {document["_id"]: document["bytes"] for document in client.test.things.find()}
+
+
+def test_an_interrupted_backup_leaves_nothing_that_looks_whole(server, tmp_path):
+    backups = tmp_path / "backups"
+    with server.client() as client:
+        fill(client, 0)
+        backup(server, backups)
+        expect = content(server)
+        fill(client, 500)
+        # Slow enough to be met on its way.
+        client.admin.command("setCalendar", 1, backup={"bytesPerSecond": 1_000_000})
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            command = [BINARY, "backup", str(backups), "--uri", server.uri]
+            taking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            copied = lambda: list(backups.glob("incomplete-*/engine/*.sst"))
+            under_way = lambda: [operation for operation in client.admin.command("currentOp")["inprog"] if operation.get("progress", {}).get("done", 0) > 0]
+            eventually("it is under way", lambda: copied() and under_way(), 30)
+            assert (tmp_path / "data" / "backup-checkpoint").exists()
+            taking.send_signal(sign)
+            told, refused = taking.communicate(timeout=30)
+            assert taking.returncode == 1 and "ending the backup" in told and "interrupted" in refused, (told, refused)
+            assert sorted(path.name for path in backups.iterdir()) == ["generation-000001", "lock"]
+            assert not (tmp_path / "data" / "backup-checkpoint").exists()
+        assert "nothing is damaged" in heddle("check", backups).stdout
+        again = restored(tmp_path, backups, "restored")
+        assert content(again) == expect, "of before the interrupted ones"
+        again.stop()
+        client.admin.command("setCalendar", 1, backup=None)
+        assert "generation 2:" in backup(server, backups).stdout
+        assert sorted(content(server)) == list(range(1_000)), "the server goes on"
+    again = restored(tmp_path, backups, "restored2")
+    assert content(again) == content(server)
+    again.stop()
+
+
+@pytest.fixture
+def other_file_system(tmp_path):
+    """One that no file here can be linked to."""
+    path = tmp_path / "other"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(path)], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"this user may not mount a file system: {mounted.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def test_backup_and_restore_across_file_systems_copy(server, tmp_path, other_file_system):
+    here, there = tmp_path / "backups", other_file_system / "backups"
+    with server.client() as client:
+        client.test.things.create_index("bytes")
+        fill(client, 0)
+        first = backup(server, there).stdout
+        assert "(0 as links), 0 shared" in first, first
+        assert "(0 as links)" not in backup(server, here).stdout, "on one file system tables are linked"
+        # The next generation shares what is there already.
+        fill(client, 500, 50)
+        second = backup(server, there).stdout
+        assert "generation 2:" in second and "(0 as links)" in second and " 0 shared" not in second, second
+        expect = content(server)
+    of_first = {number: data for number, data in expect.items() if number < 500}
+    for backups, generation, target, expected in [
+        (there, 1, tmp_path / "from_there_1", of_first),
+        (there, 2, tmp_path / "from_there_2", expect),
+        (here, 1, other_file_system / "from_here", of_first),
+    ]:
+        assert "nothing is damaged" in heddle("check", backups, "--generation", generation).stdout
+        heddle("restore", backups, "--dbpath", target, "--generation", generation)
+        assert "nothing is damaged" in heddle("check", "--dbpath", target).stdout
+        again = Server(target).wait_until_it_answers()
+        assert content(again) == expected, target
+        with again.client() as client:
+            assert client.test.command("validate", "things")["valid"]
+            client.test.things.insert_one({"_id": "new"})
+        assert again.stop() == 0
+        # A backup is nobody's working files.
+        assert "nothing is damaged" in heddle("check", backups, "--generation", generation).stdout
+
+
 def test_a_flipped_byte_is_told_and_never_served(tmp_path):
     server = Server(tmp_path / "data").wait_until_it_answers()
     with server.client() as client:

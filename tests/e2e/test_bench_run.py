@@ -180,7 +180,8 @@ def test_an_interrupt_ends_with_results(own_server, tmp_path):
     [
         (["localhost:1"], "mongodb://"),
         (["mongodb+srv://cluster.example"], "mongodb+srv"),
-        (["mongodb://me:secret@127.0.0.1/"], "authentication is not supported yet"),
+        (["mongodb://me:secret@127.0.0.1/?authMechanism=PLAIN"], "expected SCRAM-SHA-1, SCRAM-SHA-256 or MONGODB-X509"),
+        (["mongodb://me:se@cret@127.0.0.1/"], "user and password"),
         (["--workload", "z"], "unknown workload 'z'"),
         (["--connections", "0"], "--connections"),
         (["--rate", "0"], "--rate"),

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import stat
-import subprocess
 import time
 
 import pymongo
@@ -11,7 +10,6 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from access_server import ROOT, AccessServer, log_in, refused
-from server_process import BINARY
 from test_node_clients import HERE, NODE, run
 
 MECHANISMS = ["SCRAM-SHA-1", "SCRAM-SHA-256"]
@@ -216,12 +214,6 @@ def test_what_the_server_writes_is_the_owners(start_server, tmp_path):
     server = start_server("--logpath", str(tmp_path / "own.log"), directory=tmp_path / "own")
     for path in [tmp_path / "own.log", *pathlib.Path(server.directory).rglob("*"), pathlib.Path(server.directory)]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
-
-
-def test_a_member_of_a_set_with_auth_is_refused(tmp_path):
-    command = [BINARY, "serve", "--auth", "--replSet", "rs", "--dbpath", str(tmp_path / "data"), "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    assert done.returncode == 2 and "security.authorization is not possible on a member" in done.stdout + done.stderr
 
 
 def test_node_driver(access, tmp_path):

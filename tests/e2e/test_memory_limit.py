@@ -4,8 +4,9 @@ import threading
 import time
 
 import pytest
-from memory_mix import MIB, REFUSALS, Mix, Watch, memory_section
+from memory_mix import MIB, REFUSALS, Mix, Parts, Watch, memory_section
 from pymongo.errors import OperationFailure
+from replica_set import FAST, ReplicaSet
 
 LIMIT_MB = 512
 
@@ -62,14 +63,37 @@ def test_the_limit_changes_while_the_server_runs(small):
         assert memory_section(small)["limitBytes"] == 300 * MIB
 
 
-def test_a_limit_below_the_memtables_of_the_start_is_refused(start_server):
-    running = start_server("--memoryLimitMB", "2048", "--memtableSizeMB", "64")
+def test_memtables_follow_the_limit_unless_their_size_is_given(start_server):
+    running = start_server("--memoryLimitMB", "2048")
     with running.client() as client:
+        admin = client.admin
+
+        def bound_of_memtables(expect):
+            deadline = time.monotonic() + 10
+            while (bound := memory_section(running)["bounds"]["memtables"]) != expect and time.monotonic() < deadline:
+                time.sleep(0.1)
+            return bound
+
+        def memtable():
+            return admin.command("serverStatus")["storage"]["knobs"]["memtableBytes"]["value"]
+
+        assert (memtable(), bound_of_memtables(320 * MIB)) == (32 * MIB, 320 * MIB)
+        admin.command("setParameter", 1, memoryLimitMB=512)
+        assert (memtable(), bound_of_memtables(80 * MIB)) == (8 * MIB, 80 * MIB)
+        admin.command("setParameter", 1, memtableSizeMB=12)
+        assert (memtable(), bound_of_memtables(120 * MIB)) == (12 * MIB, 120 * MIB)
+        admin.command("setParameter", 1, memoryLimitMB=2048)
+        assert (memtable(), bound_of_memtables(120 * MIB)) == (12 * MIB, 120 * MIB), "its size is given now"
+        admin.command("setParameter", 1, memtableSizeMB=64)
         with pytest.raises(OperationFailure) as refused:
-            client.admin.command("setParameter", 1, memoryLimitMB=512)
-        assert "the memtables of this start need at least" in str(refused.value)
-        assert client.admin.command("getParameter", 1, memoryLimitMB=1)["memoryLimitMB"] == 2048
+            admin.command("setParameter", 1, memoryLimitMB=512)
+        assert "memtables of 64 MiB need at least 1280 MiB, and the process may use 512" in str(refused.value)
+        assert admin.command("getParameter", 1, memoryLimitMB=1)["memoryLimitMB"] == 2048
         assert memory_section(running)["limitBytes"] == 2048 * MIB
+        with pytest.raises(OperationFailure) as refused:
+            admin.command("setParameter", 1, memtableSizeMB=128)
+        assert "memtables of 128 MiB need at least 2560 MiB" in str(refused.value)
+        assert memtable() == 64 * MIB
 
 
 def test_many_sorts_share_what_there_is(small):
@@ -105,3 +129,53 @@ def test_many_sorts_share_what_there_is(small):
     section = memory_section(small)
     assert section["measures"]["spilledSooner"] > 0, section
     assert section["parts"]["sortsAndGroups"] == 0, section
+
+
+def test_what_index_builds_hold_is_told_and_bounded(small):
+    """Two builds at a time of entries of some megabytes each."""
+    with small.client() as client:
+        for name in ("one", "other"):
+            documents = [{"_id": number, "s": f"{number * 7919 % 100_003:0>150}"} for number in range(40_000)]
+            client.memory[name].insert_many(documents)
+        assert memory_section(small)["parts"]["indexBuilds"] == 0
+        assert memory_section(small)["bounds"]["indexBuilds"] == 300 * MIB // 16
+        held = Parts(small, every=0.01)
+        threads = [threading.Thread(target=build, args=(small, name)) for name in ("one", "other")]
+        for thread in threads:
+            thread.start()
+        most = 0
+        while any(thread.is_alive() for thread in threads):
+            most = max(most, held.latest["parts"]["indexBuilds"] if held.latest else 0)
+            time.sleep(0.005)
+        held.stop()
+        # What is lent, and the room that vectors have while they grow.
+        assert MIB < most <= 2 * 300 * MIB // 16, most
+        assert memory_section(small)["parts"]["indexBuilds"] == 0
+        for name in ("one", "other"):
+            assert client.memory.command("validate", name)["valid"]
+
+
+def build(server, name):
+    with server.client() as own:
+        own.memory[name].create_index("s")
+
+
+def test_what_members_keep_for_each_other_is_told_and_bounded(tmp_path):
+    members = ReplicaSet(tmp_path, 1, "--memoryLimitMB", "4096", settings=FAST)
+    try:
+        primary = members.primary()
+        with members.direct(primary) as client:
+
+            def buffer_max():
+                return client.admin.command("serverStatus")["metrics"]["repl"]["buffer"]["maxSizeBytes"]
+
+            client.memory.things.insert_many([{"_id": number, "p": "x" * 1000} for number in range(2000)])
+            # The end of the log, for members that keep up.
+            assert memory_section(primary)["parts"]["replication"] > 2_000_000
+            assert buffer_max() == 64 * MIB
+            client.admin.command("setParameter", 1, memoryLimitMB=2048)
+            assert buffer_max() == 32 * MIB
+            client.admin.command("setParameter", 1, memoryLimitMB=4096)
+            assert buffer_max() == 64 * MIB
+    finally:
+        members.kill_all()

@@ -1,5 +1,7 @@
 """`--auth`: who may do what, and from when on."""
 
+import bson
+import bson.raw_bson
 import pymongo
 import pytest
 from pymongo.errors import OperationFailure
@@ -260,10 +262,29 @@ def test_roles_that_cannot_be(access):
         assert shop.command("dropAllRolesFromDatabase")["n"] == 1
 
 
+def joined(*parts):
+    """A document with the fields of all of these, one behind the other."""
+    body = b"".join(bson.encode(part)[4:-1] for part in parts) + b"\0"
+    return bson.raw_bson.RawBSONDocument((len(body) + 4).to_bytes(4, "little") + body)
+
+
 def test_a_field_given_twice_is_no_way_around(access, reader):
-    import bson.raw_bson
-    inner = bson.encode({"from": "items", "pipeline": [], "as": "b"})
-    twice = bson.encode({"from": "other"})[4:-1] + b"\0"
-    body = inner[4:-1] + twice
-    lookup = bson.raw_bson.RawBSONDocument((len(body) + 4).to_bytes(4, "little") + body)
-    refused(lambda: reader.command({"aggregate": "items", "pipeline": [{"$lookup": lookup}], "cursor": {}}))
+    def run(client, stage):
+        return client.command({"aggregate": "items", "pipeline": [stage], "cursor": {}})
+
+    refused(lambda: run(reader, {"$lookup": joined({"from": "items", "pipeline": [], "as": "b"}, {"from": "other"})}))
+    actions = ["find", "insert", "remove"]
+    mine = [{"resource": {"db": "shop", "collection": name}, "actions": actions} for name in ("items", "accounts")]
+    with access.root() as root:
+        root.admin.command("createRole", "mine", privileges=mine, roles=[])
+        root.shop.accounts.insert_one({"_id": 1, "kept": True})
+        elsewhere = joined({"db": "shop", "coll": "accounts"}, {"db": "bank"})
+        changed = joined({"into": "accounts", "whenMatched": "keepExisting"}, {"whenMatched": "replace"})
+        twice = joined({"into": "accounts", "whenMatched": "fail"}, {"into": {"db": "bank", "coll": "accounts"}})
+        with access.user("m", ["mine"]) as client:
+            for stage in ({"$out": elsewhere}, {"$merge": {"into": elsewhere, "whenMatched": "fail"}}, {"$merge": changed}, {"$merge": twice}):
+                with pytest.raises(OperationFailure) as failure:
+                    run(client.shop, stage)
+                assert failure.value.code in (13, 40413), failure.value
+        assert list(root.bank.accounts.find()) == [{"_id": 1}]
+        assert root.shop.accounts.find_one(1) == {"_id": 1, "kept": True}

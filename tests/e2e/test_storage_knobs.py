@@ -10,6 +10,8 @@ MIB = 1 << 20
 
 # Parameter, value, figure in serverStatus.storage.knobs, value there.
 KNOBS = [
+    # Before the cache, from which its default follows.
+    ("memtableSizeMB", 20, "memtableBytes", 20 * MIB),
     ("cacheSizeMB", 500, "cacheBytes", 500 * MIB),
     ("backgroundMBPerSecond", 100, "backgroundBytesPerSecond", 100 * MIB),
     ("latencyTargetMs", 7, "latencyTargetMs", 7),

@@ -46,11 +46,11 @@ class Authority:
                 "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem",
                 directory=directory)
 
-    def issue(self, name, *, key=("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")):
+    def issue(self, name, *, key=("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"), organisation="Heddle"):
         """A file with a certificate of this name and its key."""
         self.issued += 1
         (self.directory / f"{name}.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-        openssl("req", "-newkey", *key, "-nodes", "-subj", f"/O=Heddle/CN={name}", "-keyout", f"{name}.key",
+        openssl("req", "-newkey", *key, "-nodes", "-subj", f"/O={organisation}/CN={name}", "-keyout", f"{name}.key",
                 "-out", f"{name}.csr", directory=self.directory)
         openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{self.name}.pem", "-CAkey", f"{self.name}.key",
                 "-set_serial", str(self.issued), "-days", "2", "-extfile", f"{name}.ext",

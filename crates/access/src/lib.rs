@@ -26,6 +26,9 @@
 
 mod action;
 mod builtin;
+mod certificate;
+mod client_login;
+mod member_keys;
 mod names;
 mod privileges;
 mod requirement;
@@ -39,6 +42,9 @@ mod user;
 
 pub use action::{Action, ActionSet};
 pub use builtin::{builtin_privileges, builtin_roles, is_builtin};
+pub use certificate::{CertificateName, certificate_name};
+pub use client_login::{LOGIN_NONCE_BYTES, LoginIdentity, LoginRefusal, LoginSteps};
+pub use member_keys::{MemberKeys, MemberUser};
 pub use names::{RoleName, UserName};
 pub use privileges::{Privilege, PrivilegeSet, add_privilege};
 pub use requirement::{AccessRequest, Requirement, requirement_of, requirements};
@@ -46,8 +52,11 @@ pub use resource::{AccessTarget, ResourcePattern};
 pub use restriction::{AddressRange, LoginRestriction, login_allowed};
 pub use role::{Inherited, RoleDefinition, RoleGraph, check_reach};
 pub use saslprep::prepare_password;
-pub use scram::{Mechanism, ScramCredentials, ScramFailure, ScramServer, password_digest};
-pub use throttle::{FailedLogins, LoginPenalty};
+pub use scram::{
+    Mechanism, ScramChallenge, ScramClient, ScramCredentials, ScramFailure, ScramKeys, ScramProof,
+    ScramServer, password_digest,
+};
+pub use throttle::{FailedLogins, LoginPenalty, RefusedMembers};
 pub use user::AccessUser;
 
 /// What is no user, role or privilege.

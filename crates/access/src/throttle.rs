@@ -60,6 +60,34 @@ impl FailedLogins {
     }
 }
 
+/// Members that were refused, by the address that they came from: they try again for ever, so that each is
+/// told once a minute.
+#[derive(Debug, Default)]
+pub struct RefusedMembers {
+    told: Mutex<HashMap<String, (Instant, u64)>>,
+}
+
+impl RefusedMembers {
+    /// One from this address was refused. Answers when that is to be told: how many were since the last time.
+    pub fn note(&self, address: &str, now: Instant) -> Option<u64> {
+        let mut told = self.told.lock();
+        if told.len() >= ADDRESSES && !told.contains_key(address) {
+            told.retain(|_, (since, _)| now.saturating_duration_since(*since) < TOLD_EVERY);
+        }
+        let key = if told.len() < ADDRESSES || told.contains_key(address) { address } else { "" };
+        let Some((since, untold)) = told.get_mut(key) else {
+            told.insert(key.to_owned(), (now, 0));
+            return Some(1);
+        };
+        *untold += 1;
+        let is_due = now.saturating_duration_since(*since) >= TOLD_EVERY;
+        is_due.then(|| {
+            *since = now;
+            std::mem::take(untold)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +108,21 @@ mod tests {
         assert_eq!(failed.note("b", start).wait, Duration::ZERO, "another address");
         let later = start + TOLD_EVERY;
         assert_eq!(failed.note("a", later).wait, Duration::ZERO, "forgotten");
+    }
+
+    #[test]
+    fn a_member_is_told_once_a_minute() {
+        let refused = RefusedMembers::default();
+        let start = Instant::now();
+        assert_eq!(refused.note("a", start), Some(1));
+        assert_eq!(refused.note("a", start), None);
+        assert_eq!(refused.note("b", start), Some(1), "another address");
+        assert_eq!(refused.note("a", start + TOLD_EVERY), Some(2));
+        assert_eq!(refused.note("a", start + TOLD_EVERY), None);
+        for number in 0..2 * ADDRESSES {
+            refused.note(&number.to_string(), start);
+        }
+        assert!(refused.told.lock().len() <= ADDRESSES + 1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::AccessError;
 use crate::action::Action;
+use crate::member_keys::MemberUser;
 use crate::names::{RoleName, UserName};
 use crate::privileges::Privilege;
 use crate::privileges::PrivilegeSet;
@@ -9,7 +10,7 @@ use crate::resource::{AccessTarget, ResourcePattern};
 use crate::restriction::{LoginRestriction, login_allowed};
 use crate::role::{Inherited, RoleGraph};
 use crate::scram::{Mechanism, ScramCredentials};
-use document::{DocumentBuf, RawDocument, RawValue, Value};
+use document::{DocumentBuf, RawDocument, RawValue, Value, doc};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +31,8 @@ pub struct AccessUser {
     pub privileges: PrivilegeSet,
     restrictions: Vec<LoginRestriction>,
     credentials: Vec<(Mechanism, ScramCredentials)>,
+    /// It is another member of the deployment, which is nowhere stored and never changes.
+    is_member: bool,
     /// For which state of all users and roles this was read, or found to be so still.
     checked: AtomicU64,
 }
@@ -63,6 +66,7 @@ impl AccessUser {
             inherited,
             restrictions: LoginRestriction::stored(document)?,
             credentials: credentials.collect(),
+            is_member: false,
             document: document.to_buf(),
             checked: AtomicU64::new(generation),
         })
@@ -90,8 +94,30 @@ impl AccessUser {
             inherited: Inherited { privileges, ..Inherited::default() },
             restrictions: Vec::new(),
             credentials: Vec::new(),
+            is_member: false,
             checked: AtomicU64::new(0),
         }
+    }
+
+    /// Another member of the deployment, which may do anything; with what checks its password, if it has one.
+    pub fn of_member(credentials: Option<&ScramCredentials>) -> Self {
+        let name = MemberUser::name();
+        let mut stored = doc! {
+            "user": (name.user.as_str()), "db": (name.database.as_str()),
+            "roles": [(RoleName::new("__system", "admin").to_document())],
+        };
+        if let Some(credentials) = credentials {
+            let mechanism = MemberUser::MECHANISM.name();
+            stored.push("credentials", doc! { (mechanism): (credentials.to_document()) });
+        }
+        let user = AccessUser::new(stored.to_buf().as_raw(), &RoleGraph::default(), 0);
+        AccessUser { is_member: true, ..user.expect("a user of our own making") }
+    }
+
+    /// Whether it is another member of the deployment.
+    #[inline]
+    pub const fn is_member(&self) -> bool {
+        self.is_member
     }
 
     /// What checks a password by this mechanism.
@@ -124,7 +150,7 @@ impl AccessUser {
     /// Whether it was read, or found unchanged, for this state of all users and roles.
     #[inline]
     pub fn is_of(&self, generation: u64) -> bool {
-        self.checked.load(Ordering::Acquire) == generation
+        self.is_member || self.checked.load(Ordering::Acquire) == generation
     }
 
     /// It was found unchanged.

@@ -46,6 +46,12 @@ pub enum BenchError {
         /// Which host, and what was in the way.
         problem: String,
     },
+    /// The server did not take who logs in, or did not show that it knows the password.
+    #[error("login failed: {problem}")]
+    NotLoggedIn {
+        /// What the server says, or what is wrong with it.
+        problem: String,
+    },
     /// The server refused to load the data.
     #[error("loading documents failed: {reply}")]
     Load {

@@ -21,7 +21,7 @@
 //! - Child processes end with the measurement, also when it is interrupted.
 //!
 //! # Not here
-//! Authentication and TLS.
+//! Logins by anything but SCRAM, and the system's authorities for TLS.
 
 mod affinity;
 mod arguments;
@@ -38,6 +38,7 @@ mod process;
 mod result;
 mod rig;
 mod run;
+mod security;
 mod server_process;
 mod servers;
 mod spinners;
@@ -48,3 +49,4 @@ mod workload;
 pub use command::{BenchCommand, complaint, run};
 pub use command_client::CommandClient;
 pub use error::BenchError;
+pub use run::NamedServer;

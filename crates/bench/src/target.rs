@@ -2,6 +2,7 @@
 
 use crate::error::BenchError;
 use crate::run::{ConnectionString, resolve};
+use crate::security::SecurityOptions;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
@@ -40,9 +41,14 @@ impl Target {
     /// The address of the first host.
     ///
     /// # Errors
-    /// When it has none.
+    /// When it has none; when it asks for a login or TLS, which only some measurements have.
     pub(crate) fn address(&self) -> Result<SocketAddr, BenchError> {
-        let hosts = ConnectionString::parse(&self.connection_string)?.hosts;
+        let ConnectionString { hosts, security, .. } = ConnectionString::parse(&self.connection_string)?;
+        if security != SecurityOptions::default() {
+            let problem =
+                "this measurement speaks in clear and logs nobody in: use bench run or bench server";
+            return Err(BenchError::Usage(problem.to_owned()));
+        }
         let first = hosts.first().ok_or_else(|| "no host is named".to_owned()).and_then(resolve);
         first.map_err(|problem| BenchError::Unreachable { problem: format!("{}: {problem}", self.label) })
     }

@@ -301,6 +301,8 @@ pub struct DuplicateKey {
     pub key_pattern: Document,
     /// The indexed fields and the values that occur twice.
     pub key_value: Document,
+    /// The document key of the stored document that has them; `None` where it is not stored, or not known.
+    pub holder: Option<Vec<u8>>,
 }
 
 impl std::fmt::Display for DuplicateKey {

@@ -32,7 +32,7 @@ use crate::keys::{self, IndexId};
 use crate::waiters::give_way;
 use crate::write::unique::{ReleasedKeys, UniqueProbe, duplicate};
 use crate::{CatalogError, OperationContext};
-use merge::Merge;
+use merge::{Merge, MergePlan};
 use parking_lot::Mutex;
 use query::checkpoint;
 use run::Run;
@@ -150,16 +150,18 @@ async fn load(
         let cuts = cuts(runs, threads);
         let uppers = cuts.iter().skip(1).cloned().map(Some).chain([None]);
         let ranges: Vec<_> = cuts.iter().cloned().zip(uppers).collect();
-        ranges.into_iter().map(move |(from, upper)| {
-            let prefix = (keys::index_prefix(collection.id(), index.id), index.id);
-            let finds = scan.keeps_rules && index.is_to_be_unique();
-            Merge::open(runs, (&from, upper), prefix, finds, Arc::clone(build))
+        ranges.into_iter().map(move |range| MergePlan {
+            runs: runs.clone(),
+            range,
+            prefix: keys::index_prefix(collection.id(), index.id),
+            index: index.id,
+            finds_duplicates: scan.keeps_rules && index.is_to_be_unique(),
         })
     });
-    let mut merges: Vec<Merge> = merges.flatten().collect::<Result<_, _>>()?;
+    let mut merges: Vec<MergePlan> = merges.flatten().collect();
     if entries <= ENTRIES_BY_UNITS {
         for merge in merges {
-            fill_by_units(context, collection, build, merge).await?;
+            fill_by_units(context, collection, build, merge.open(scan)?).await?;
         }
         // Without runs on the disk all is scanned again after a crash, which is right at any moment.
         let is_in_runs = runs.iter().flatten().any(|run| run.record().is_some());
@@ -171,7 +173,8 @@ async fn load(
         let (scan, left, tables) = (Arc::clone(scan), Arc::clone(&left), Arc::clone(&tables));
         Box::new(move || {
             loop {
-                let Some(mut merge) = left.lock().pop() else { return Ok(()) };
+                let Some(plan) = left.lock().pop() else { return Ok(()) };
+                let mut merge = plan.open(&scan)?;
                 let path = scan.new_path("table");
                 let mut rows = Paid { merge: &mut merge, scan: &scan, bytes: 0 };
                 let written = scan.store.write_tables(Keyspace::Indexes, &mut rows, &path)?;
@@ -207,6 +210,10 @@ impl TableRows for Paid<'_> {
         if self.bytes >= PAID_EACH {
             self.scan.pay(self.bytes as u64)?;
             self.bytes = 0;
+            // It reads from runs, and holds nothing of the store.
+            if self.scan.progress.is_to_pause() {
+                self.scan.progress.pause();
+            }
         }
         let row = self.merge.next()?;
         // What all keys begin with takes no room in a table.
@@ -294,7 +301,7 @@ fn check_suspects(
         let Some(index) = definition.index_by_id(id) else { continue };
         // The entry itself may be gone; what counts is whether two documents have its fields now.
         if count_entries(context.view, &entry)? > 1 {
-            return Err(CatalogError::Write(duplicate(&definition, index, &entry)));
+            return Err(CatalogError::Write(duplicate(&definition, index, &entry, None)));
         }
     }
     Ok(())
@@ -329,7 +336,7 @@ pub(crate) fn check_all_entries(
             if !is_first && entry.fields == previous {
                 let fields_end = keys::INDEX_PREFIX + entry.fields.len();
                 let entry = IndexEntryBuf { key: key.to_vec(), value: value.to_vec(), fields_end };
-                return Err(CatalogError::Write(duplicate(&definition, index, &entry)));
+                return Err(CatalogError::Write(duplicate(&definition, index, &entry, None)));
             }
             is_first = false;
             previous.clear();

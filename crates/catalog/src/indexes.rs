@@ -284,6 +284,7 @@ impl Catalog {
             return Ok(false);
         }
         build.keep_to(self.build_pace(context));
+        build.serve_nobody();
         let built = build_indexes(context, collection, build).await;
         built.map(|()| true).map_err(|error| failed_build(collection, error))
     }
@@ -316,6 +317,7 @@ async fn go_on(
     specs: &[IndexSpec],
 ) -> Result<Plan, CatalogError> {
     if !build.claim() {
+        build.serve();
         return Ok(Plan::WaitFor(build));
     }
     let is_asked_for = |name: &String| specs.iter().any(|spec| spec.name == *name);

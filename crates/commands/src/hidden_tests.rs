@@ -1,10 +1,9 @@
 //! What is past its time and not deleted yet is seen by nobody, where the collection hides it.
 
+use crate::server::ServiceContext;
 use crate::testing::{TestClient, TestMember, server};
-use crate::ttl::TtlMonitor;
 use ambient::Simulation;
 use document::{Document, Value, doc};
-use pollster::block_on;
 use std::time::Duration;
 
 fn ok(client: &TestClient, command: Document) -> Document {
@@ -115,7 +114,7 @@ fn no_pipeline_shows_it() {
 }
 
 #[test]
-fn no_write_matches_it_and_its_keys_are_taken() {
+fn no_write_matches_it() {
     let server = server();
     let client = TestClient::of(&server);
     prepared(&client);
@@ -138,24 +137,136 @@ fn no_write_matches_it_and_its_keys_are_taken() {
         n(&ok(&client, doc! { "delete": "c", "deletes": [{ "q": { "_id": 1 }, "limit": 1 }] })),
         Some(0)
     );
-    for filter in [doc! { "_id": 1 }, doc! { "n": 3 }] {
-        let reply = update(filter.clone(), false, true);
-        assert_eq!(at(&reply, "writeErrors.0.code"), &Value::Int32(11000), "{filter:?}: {reply:?}");
-        let (reply, _) = client.run(doc! {
-            "findAndModify": "c", "query": filter, "update": { "$set": { "seen": 1 } }, "upsert": true
-        });
-        assert_eq!(reply.get("code"), Some(&Value::Int32(11000)), "{reply:?}");
-    }
-    let reply = ok(&client, doc! { "insert": "c", "documents": [{ "_id": 1 }] });
-    assert_eq!(at(&reply, "writeErrors.0.code"), &Value::Int32(11000));
     let collection = server.node.catalog.collection("test", "c").expect("it is there");
     assert_eq!(collection.document_count(), 5, "nothing of what is hidden was touched");
-    let mut monitor = TtlMonitor::new();
-    monitor.wake();
-    while collection.document_count() > 3 {
-        block_on(monitor.step(&server));
+}
+
+fn is_valid(client: &TestClient) {
+    let reply = ok(client, doc! { "validate": "c" });
+    assert_eq!(reply.get("valid"), Some(&Value::Boolean(true)), "{reply:?}");
+}
+
+fn stored(server: &ServiceContext) -> u64 {
+    server.node.catalog.collection("test", "c").expect("it is there").document_count()
+}
+
+/// All there is, hidden or not.
+fn everything(client: &TestClient) -> Vec<i64> {
+    ok(client, doc! { "collMod": "c", "hideExpired": false });
+    let found = ids(&ok(client, doc! { "find": "c", "sort": { "_id": 1 } }), "firstBatch");
+    ok(client, doc! { "collMod": "c", "hideExpired": true });
+    found
+}
+
+#[test]
+fn an_insert_takes_the_keys_of_what_is_hidden() {
+    for client in [TestClient::of(&server()), TestClient::in_loop(&server())] {
+        prepared(&client);
+        let insert = |documents: Vec<Value>, ordered: bool| {
+            let reply = ok(&client, doc! { "insert": "c", "documents": documents, "ordered": ordered });
+            let errors = reply.get("writeErrors").and_then(Value::as_array).unwrap_or_default();
+            let place = |error: &Value| error.as_document()?.get("index")?.as_i64_exact();
+            (at(&reply, "n").as_i64_exact(), errors.iter().map(place).collect::<Vec<_>>())
+        };
+        // By `_id`, by a unique index, and both at once, of two documents.
+        assert_eq!(insert(document::array![{ "_id": 1, "n": 3 }], true), (Some(1), vec![]));
+        assert_eq!(everything(&client), [1, 2, 4, 5], "3 had the n, and has gone");
+        is_valid(&client);
+        // What is not past its time stays, and what comes behind it is inserted or not as ever.
+        let date = |seconds: i64| Value::DateTime(client.server.now_ms() + 1000 * seconds);
+        let hidden = document::array![
+            { "_id": 10, "n": 10, "at": (date(-61)) }, { "_id": 11, "n": 11, "at": (date(-61)) },
+        ];
+        assert_eq!(insert(hidden, true), (Some(2), vec![]));
+        let mixed = |first: i64| {
+            document::array![
+                { "_id": first, "n": first }, { "_id": 10, "n": 10 }, { "_id": 2, "n": 20 },
+                { "_id": 11, "n": 11 }, { "_id": (first + 1), "n": 11 }, { "_id": 11 },
+            ]
+        };
+        assert_eq!(insert(mixed(30), true), (Some(2), vec![Some(2)]), "up to the _id 2");
+        assert_eq!(insert(mixed(40), false), (Some(2), vec![Some(1), Some(2), Some(4), Some(5)]));
+        assert_eq!(everything(&client), [1, 2, 4, 5, 10, 11, 30, 40]);
+        is_valid(&client);
     }
-    assert_eq!(n(&update(doc! { "_id": 1 }, false, true)), Some(1), "the monitor has made room");
+}
+
+#[test]
+fn upserts_and_updates_take_the_keys_of_what_is_hidden() {
+    for client in [TestClient::of(&server()), TestClient::in_loop(&server())] {
+        prepared(&client);
+        let update = |filter: Document, change: Document, multi: bool, upsert: bool| {
+            let statement = doc! { "q": filter, "u": { "$set": change }, "multi": multi, "upsert": upsert };
+            let (reply, _) = client.run(doc! { "update": "c", "updates": [statement] });
+            assert!(reply.get("writeErrors").is_none(), "{reply:?}");
+            at(&reply, "n").as_i64_exact()
+        };
+        assert_eq!(update(doc! { "_id": 1 }, doc! { "new": 1 }, false, true), Some(1));
+        let found = ok(&client, doc! { "find": "c", "filter": { "_id": 1 } });
+        assert_eq!(at(&found, "cursor.firstBatch.0"), &Value::from(doc! { "_id": 1, "new": 1 }));
+        // 5 takes the key of 3.
+        assert_eq!(update(doc! { "_id": 5 }, doc! { "n": 3 }, false, false), Some(1));
+        assert_eq!(everything(&client), [1, 2, 4, 5]);
+        let hide = |id: i64, n: i64| {
+            let at = Value::DateTime(client.server.now_ms() - 61_000);
+            ok(&client, doc! { "insert": "c", "documents": [{ "_id": id, "n": n, "at": at }] });
+        };
+        hide(6, 6);
+        assert_eq!(update(doc! { "n": { "$in": [3, 2] } }, doc! { "seen": 1 }, true, false), Some(2));
+        assert_eq!(update(doc! { "_id": { "$in": [4, 99] } }, doc! { "n": 6 }, true, false), Some(1));
+        assert_eq!(everything(&client), [1, 2, 4, 5]);
+        hide(7, 7);
+        let modify = doc! {
+            "findAndModify": "c", "query": { "n": 7 }, "update": { "$set": { "new": 2 } }, "upsert": true,
+            "new": true
+        };
+        let reply = ok(&client, modify);
+        assert_eq!(at(&reply, "lastErrorObject.updatedExisting"), &Value::Boolean(false));
+        assert_eq!(at(&reply, "value.n"), &Value::Int32(7));
+        assert_eq!(stored(&client.server), 5, "7 has gone");
+        // Whoever is not past his time keeps what he has.
+        let statement = doc! { "q": { "_id": 5 }, "u": { "$set": { "n": 2 } } };
+        let refused = ok(&client, doc! { "update": "c", "updates": [statement] });
+        assert_eq!(at(&refused, "writeErrors.0.code"), &Value::Int32(11000));
+        is_valid(&client);
+    }
+}
+
+#[test]
+fn where_nothing_is_hidden_keys_stay_taken() {
+    let server = server();
+    let client = TestClient::of(&server);
+    prepared(&client);
+    ok(&client, doc! { "collMod": "c", "hideExpired": false });
+    for document in [doc! { "_id": 1 }, doc! { "_id": 50, "n": 3 }] {
+        let reply = ok(&client, doc! { "insert": "c", "documents": [document] });
+        assert_eq!(at(&reply, "writeErrors.0.code"), &Value::Int32(11000), "{reply:?}");
+    }
+    assert_eq!(stored(&server), 5);
+}
+
+#[test]
+fn what_made_way_has_gone_on_every_member() {
+    let primary = TestMember::new();
+    let client = TestClient::of(&primary.server);
+    prepared(&client);
+    let before = primary.log().len();
+    ok(&client, doc! { "insert": "c", "documents": [{ "_id": 1, "n": 3 }] });
+    let told: Vec<String> = primary.log()[before..]
+        .iter()
+        .map(|entry| {
+            let entry = document::RawDocument::parse(entry).expect("an entry").to_document();
+            let id = at(&entry, "o._id").as_i64_exact();
+            format!("{} {}", entry.get("op").and_then(Value::as_str).unwrap_or_default(), id.unwrap_or(-1))
+        })
+        .collect();
+    assert_eq!(told, ["d 1", "d 3", "i 1"]);
+    let other = TestMember::new();
+    other.apply(&primary.log());
+    let far = TestClient::of(&other.server);
+    assert_eq!(ids(&ok(&far, doc! { "find": "c" }), "firstBatch"), [1, 2, 4, 5]);
+    assert_eq!(stored(&other.server), 4);
+    is_valid(&far);
 }
 
 #[test]

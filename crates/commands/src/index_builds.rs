@@ -132,6 +132,11 @@ impl BuildResumer {
 }
 
 impl ResumedBuild {
+    /// Whether there is one that waits for its window.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(|(_, build, _)| build.is_paused())
+    }
+
     /// As `currentOp` shows it.
     pub(crate) fn operation(&self) -> Option<Document> {
         let (collection, build, since) = self.0.lock().clone()?;
@@ -159,6 +164,7 @@ pub(crate) fn progress_of(build: &BuildProgress) -> (String, u64, u64) {
         BuildPhase::Load => "inserting keys from external sorter into index",
         BuildPhase::Settle => "draining writes received during build",
     };
+    let waits = if build.is_paused() { " (waits for its window in the calendar)" } else { "" };
     let resumed = build.resumed_at().map(|at| format!(" (resumed at document {at})")).unwrap_or_default();
-    (format!("Index Build: {step}: {done}/{total} {percent}%{resumed}"), done, total)
+    (format!("Index Build: {step}: {done}/{total} {percent}%{resumed}{waits}"), done, total)
 }

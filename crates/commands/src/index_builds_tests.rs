@@ -1,9 +1,10 @@
 //! Builds that go on after a restart, as the server goes on with them.
 
 use crate::index_builds::{BuildResumer, ResumeStep};
+use crate::own_work::OwnWorkSwitch;
 use crate::server::ServiceContext;
 use crate::testing::{TestClient, server_on};
-use catalog::{IndexSpec, Namespace, Receipts};
+use catalog::{BuildProgress, IndexSpec, Namespace, Receipts};
 use document::{Document, Value, doc};
 use pollster::block_on;
 use std::future::Future;
@@ -59,11 +60,7 @@ fn a_build_goes_on_by_itself_in_its_window() {
     crashed(&path);
     let server = server(&path);
     let resumer = BuildResumer::default();
-    let day = server.now_ms() / 86_400_000 % 7;
-    // Two days from now: 1970 began on a Thursday.
-    let names = ["sat", "sun", "mon", "tue", "wed", "thu", "fri"];
-    let window = doc! { "days": [(names[usize::try_from(day).expect("a day")])] };
-    ok(&server, doc! { "setCalendar": 1, "indexBuilds": window, "$db": "admin" });
+    set_window(&server, false);
     assert!(matches!(block_on(resumer.step(&server)), ResumeStep::Continues { .. }));
     assert!(!is_ready(&server), "its window is closed");
     let shown = crate::calendar::status(&server);
@@ -120,5 +117,104 @@ fn a_build_keeps_to_its_rate() {
     let took = began.elapsed().as_secs_f64();
     // Two looks at the pace, of 2,048 documents each.
     assert!(took > 0.8, "6,000 documents at 5,000 a second took {took} s");
+    assert!(is_ready(&server));
+}
+
+/// A window of another day than today's, or of all days.
+fn set_window(server: &Arc<ServiceContext>, is_open: bool) {
+    let day = usize::try_from(server.now_ms() / 86_400_000 % 7).expect("a day");
+    // Two days from now: 1970 began on a Thursday.
+    let names = ["sat", "sun", "mon", "tue", "wed", "thu", "fri"];
+    let window = if is_open {
+        doc! {}
+    } else {
+        doc! { "days": [(names[day])] }
+    };
+    ok(server, doc! { "setCalendar": 1, "indexBuilds": window, "$db": "admin" });
+}
+
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !condition() {
+        assert!(began.elapsed().as_secs() < 60, "not within a minute: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// A server whose build, left by a crash, has begun in its window and stands still behind the end of it; and
+/// what happens then.
+fn paused(path: &Path, then: impl FnOnce(&Arc<ServiceContext>, &BuildProgress, &OwnWorkSwitch)) {
+    crashed(path);
+    let server = server(path);
+    crate::keep_index_builds_to_calendar(&server);
+    let things = server.node.catalog.collection("test", "c").expect("a collection");
+    let build = Arc::clone(things.builds().first().expect("a build"));
+    let resumer = BuildResumer::default();
+    let switch = resumer.switch();
+    // Slow enough that it does not end before its window does.
+    ok(&server, doc! { "setCalendar": 1, "indexBuilds": { "documentsPerSecond": 1_000 }, "$db": "admin" });
+    let at = build.resumed_at().expect("it was begun before");
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| block_on(resumer.step(&server)));
+        eventually("it goes on", || build.done() > at);
+        set_window(&server, false);
+        eventually("it stands still", || build.is_paused());
+        let done = build.done();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert_eq!(build.done(), done, "it stands still");
+        assert!(!is_ready(&server));
+        let shown = format!("{:?}", dispatch::Node::background_operations(&server.node));
+        assert!(shown.contains("waits for its window in the calendar"), "{shown}");
+        let shown = crate::calendar::status(&server);
+        let Some(Value::Document(state)) = shown.get("indexBuilds") else { panic!("{shown:?}") };
+        assert_eq!(state.get("waitingBuilds"), Some(&Value::Int64(1)));
+        // Writers are not held up, and what they write is in the index.
+        ok(&server, doc! { "insert": "c", "documents": [{ "_id": (DOCUMENTS), "a": (DOCUMENTS) }] });
+        ok(&server, doc! { "delete": "c", "deletes": [{ "q": { "_id": 5 }, "limit": 1 }] });
+        let change = doc! { "q": { "_id": (DOCUMENTS - 1) }, "u": { "$set": { "a": -1 } } };
+        ok(&server, doc! { "update": "c", "updates": [change] });
+        then(&server, &build, &switch);
+        let step = working.join().expect("no panic");
+        assert!(matches!(step, ResumeStep::Continues { .. }));
+    });
+}
+
+#[test]
+fn a_build_stands_still_between_its_windows() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    paused(&path, |server, _, _| set_window(server, true));
+    let server = server(&path);
+    assert!(is_ready(&server));
+    let reply = ok(&server, doc! { "validate": "c" });
+    assert_eq!(reply.get("valid"), Some(&Value::Boolean(true)), "{reply:?}");
+    let reply = ok(&server, doc! { "count": "c", "query": { "a": { "$gte": -1 } }, "hint": "a" });
+    assert_eq!(reply.get("n"), Some(&Value::Int32(DOCUMENTS)));
+}
+
+#[test]
+fn a_build_that_somebody_waits_for_stands_still_no_more() {
+    let directory = tempfile::tempdir().expect("a directory");
+    paused(&directory.path().join("data"), |server, build, _| {
+        ok(server, doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] });
+        assert!(is_ready(server) && !build.is_paused());
+    });
+}
+
+#[test]
+fn a_build_that_stands_still_ends_with_the_server_and_loses_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    let mut done = 0;
+    paused(&path, |_, build, switch| {
+        done = build.done();
+        switch.end();
+    });
+    let server = server(&path);
+    let things = server.node.catalog.collection("test", "c").expect("a collection");
+    let saved = things.builds().first().and_then(|build| build.resumed_at());
+    assert_eq!(saved, Some(done), "all that was scanned is written down");
+    set_window(&server, true);
+    block_on(BuildResumer::default().step(&server));
     assert!(is_ready(&server));
 }

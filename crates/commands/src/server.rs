@@ -247,7 +247,8 @@ impl DataNode {
     #[must_use]
     pub fn member_of(self, set: ReplicaSet) -> Self {
         let node = self.of_a_set(Arc::clone(set.sessions()));
-        DataNode { member: Some(SetMember::new(set, node.store.clone())), ..node }
+        let access = AccessCache::of_generation(set.access_changes());
+        DataNode { member: Some(SetMember::new(set, node.store.clone())), access, ..node }
     }
 
     /// The set that the server is a member of.

@@ -10,14 +10,19 @@
 use crate::client::Client;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
+use crate::host::MemberProof;
 use crate::login::Login;
 use crate::node::Node;
 use crate::parameters::{Parameter, Parameters};
 use crate::server::ServiceContext;
-use access::{AccessRequest, AccessTarget, AccessUser, Action, FailedLogins, UserName};
+use access::{
+    AccessRequest, AccessTarget, AccessUser, Action, CertificateName, FailedLogins, MemberUser,
+    RefusedMembers, UserName,
+};
 use document::{RawDocument, RawValue};
 use parking_lot::Mutex;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What the server keeps of who may do what.
@@ -25,17 +30,47 @@ use std::sync::{Arc, OnceLock};
 pub struct AccessControl {
     enforced: bool,
     localhost_exception: bool,
+    /// Who the other members of the set are, where they can show it.
+    members: Option<MemberUser>,
+    /// The certificate of this member, where others show theirs.
+    member_certificate: Option<CertificateName>,
     /// Logins that failed, by address.
     pub failed_logins: FailedLogins,
+    /// Other members that did not show that they are such, by address.
+    pub(crate) refused_members: RefusedMembers,
 }
 
 impl AccessControl {
-    pub(crate) fn new(parameters: &Parameters) -> Self {
+    /// Each key takes some milliseconds.
+    pub(crate) fn new(parameters: &Parameters, members: Option<&MemberProof>) -> Self {
+        let iterations = parameters.unsigned(Parameter::ScramSha256Iterations);
+        let iterations = u32::try_from(iterations).unwrap_or(u32::MAX);
+        let user_of = |proof: &MemberProof| match &proof.keys {
+            Some(keys) => {
+                let salt: [u8; MemberUser::MECHANISM.salt_length()] = ambient::random_bytes();
+                keys.user(&salt, iterations)
+            }
+            None => MemberUser { user: Arc::new(AccessUser::of_member(None)), others: Vec::new() },
+        };
         AccessControl {
-            enforced: parameters.text(Parameter::Authorization) == "enabled",
+            enforced: parameters.text(Parameter::Authorization) == "enabled" || members.is_some(),
             localhost_exception: parameters.is_on(Parameter::LocalhostAuthBypass),
+            members: members.map(user_of),
+            member_certificate: members.and_then(|proof| proof.certificate.clone()),
             failed_logins: FailedLogins::default(),
+            refused_members: RefusedMembers::default(),
         }
+    }
+
+    /// Who has this certificate, if that is another member.
+    pub(crate) fn member_of_certificate(&self, certificate: &CertificateName) -> Option<&MemberUser> {
+        let is_member = |own: &CertificateName| certificate.is_of_set_of(own);
+        self.members.as_ref().filter(|_| self.member_certificate.as_ref().is_some_and(is_member))
+    }
+
+    /// Who another member logs in as.
+    pub(crate) const fn members(&self) -> Option<&MemberUser> {
+        self.members.as_ref()
     }
 
     /// Whether requests are held to privileges (`--auth`).
@@ -51,6 +86,8 @@ pub struct ClientAccess {
     user: Mutex<Option<Arc<AccessUser>>>,
     /// A login between its first and its last message.
     pub(crate) login: Mutex<Option<Box<Login>>>,
+    /// It has said that it is another member with messages of the log, and has yet to show that it is.
+    wants_thread: AtomicBool,
 }
 
 impl ClientAccess {
@@ -69,6 +106,10 @@ impl ClientAccess {
         self.user.lock().as_ref().map(|user| &user.name) == name
     }
 
+    fn is_member(&self) -> bool {
+        self.user.lock().as_ref().is_some_and(|user| user.is_member())
+    }
+
     pub(crate) fn set_user(&self, user: Option<Arc<AccessUser>>) {
         *self.user.lock() = user;
     }
@@ -78,6 +119,24 @@ impl Client {
     /// The address of the other end; `None` for a Unix socket.
     pub fn address(&self) -> Option<IpAddr> {
         self.remote.parse::<SocketAddr>().ok().map(|remote| remote.ip().to_canonical())
+    }
+
+    /// It says that it brings another member's messages of the log, which no clients' work is to hold up:
+    /// given at once where nobody has to show who he is, and else with the login.
+    pub(crate) fn ask_for_thread(&self, is_enforced: bool) {
+        match is_enforced && !self.access.is_member() {
+            true => self.access.wants_thread.store(true, Ordering::Relaxed),
+            false => self.link.give_thread(),
+        }
+    }
+
+    /// Logs in.
+    pub(crate) fn log_in(&self, user: Arc<AccessUser>) {
+        let is_member = user.is_member();
+        self.access.set_user(Some(user));
+        if is_member && self.access.wants_thread.load(Ordering::Relaxed) {
+            self.link.give_thread();
+        }
     }
 
     /// Whether the other end is on this machine.
@@ -103,9 +162,21 @@ pub(crate) fn check_login<N: Node>(
         || server.commands().requirement(position).is_open()
         || client.access.user.lock().is_some()
         || is_excepted(server, client);
-    match is_admitted {
-        true => Ok(()),
-        false => Err(needs_login(command)),
+    if is_admitted {
+        return Ok(());
+    }
+    if server.commands().requirement(position).is_for_members() {
+        note_refused_member(server, client, "it has no key and asks as another member does");
+    }
+    Err(needs_login(command))
+}
+
+/// Tells, once a minute for each address, that whoever asks as another member does is not believed.
+pub(crate) fn note_refused_member<N: Node>(server: &ServiceContext<N>, client: &Client, reason: &str) {
+    let address = client.address().map_or_else(|| client.remote.clone(), |address| address.to_string());
+    if let Some(times) = server.access.refused_members.note(&address, ambient::now()) {
+        tracing::warn!(target: "ACCESS", id = 5_286_309, ctx = %client.description(),
+            remote = %client.remote, times, reason, "Another member of the set is refused");
     }
 }
 
@@ -145,6 +216,9 @@ pub(crate) async fn look_again<N: Node>(
     context: &CommandContext<'_, N>,
 ) -> CommandResult<Option<Arc<AccessUser>>> {
     let Some(user) = context.client.access.user() else { return Ok(None) };
+    if user.is_member() {
+        return Ok(Some(user));
+    }
     let node = &context.server.node;
     let current = match node.known_user(&user.name) {
         Some(current) => Some(current),

@@ -331,6 +331,11 @@ impl OperationGuard<'_> {
         });
     }
 
+    /// Takes back what was told last of how far it is.
+    pub fn clear_progress(&self) {
+        self.change(|running| (running.progress, running.message) = (None, None));
+    }
+
     /// Tells which fail point the operation waits at.
     pub(crate) fn set_fail_point(&self, name: Option<&'static str>) {
         self.change(|running| running.fail_point = name);

@@ -125,6 +125,8 @@ pub struct OperationCounters {
     pub mechanisms_asked: Counter,
     /// Attempts to log in, by mechanism.
     pub logins: [LoginCounters; Mechanism::ALL.len()],
+    /// Attempts to log in by a certificate.
+    pub certificate_logins: LoginCounters,
 }
 
 impl OperationCounters {

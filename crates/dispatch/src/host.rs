@@ -1,6 +1,7 @@
 //! What the server needs of its surroundings: `heddle` implements these, tests use [`Detached`].
 
 use crate::audit::AuditLog;
+use access::{CertificateName, MemberKeys};
 use document::Document;
 use query::memory::MemoryPool;
 use std::sync::Arc;
@@ -43,10 +44,34 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     }
     /// The connection's later requests are served where clients' work does not hold them up.
     fn give_thread(&self) {}
+    /// The certificate by which the client has made itself known.
+    fn certificate(&self) -> PeerCertificate {
+        PeerCertificate::InClear
+    }
     /// How long the operation has waited for such a thread.
     fn offload_wait(&self) -> Duration {
         Duration::ZERO
     }
+}
+
+/// What a connection's TLS says of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerCertificate {
+    /// TLS is not spoken.
+    InClear,
+    /// The client has sent none, or one that is made out to nobody.
+    Missing,
+    /// To whom it is made out. An authority vouches for it.
+    Subject(CertificateName),
+}
+
+/// By what other members of the set show that they are such.
+#[derive(Debug, Clone, Default)]
+pub struct MemberProof {
+    /// By one of these keys.
+    pub keys: Option<MemberKeys>,
+    /// By a certificate like this one, this member's own.
+    pub certificate: Option<CertificateName>,
 }
 
 /// Figures of the transport, for `serverStatus`.
@@ -145,6 +170,8 @@ pub struct Host {
     pub parsed_options: Document,
     /// The machine's size and what the process may use of it.
     pub machine: MachineFacts,
+    /// By what other members are known; `None`: by nothing.
+    pub members: Option<MemberProof>,
     /// What sorts, groups and joins of all operations may hold together, and whether requests are refused for
     /// want of memory.
     pub memory_pool: Arc<MemoryPool>,
@@ -222,6 +249,7 @@ impl Host {
             arguments: Vec::new(),
             parsed_options: Document::new(),
             machine: MachineFacts::default(),
+            members: None,
             memory_pool: Arc::new(MemoryPool::unlimited()),
             memory: Box::new(Detached),
             allocator_bytes: || 0,

@@ -36,6 +36,7 @@ mod acknowledge;
 pub mod audit;
 pub mod authorization;
 mod batch;
+mod certificate_login;
 pub mod client;
 pub mod command;
 pub mod concern;

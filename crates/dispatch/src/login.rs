@@ -6,6 +6,8 @@
 //! Source: driver specification "Authentication"; RFC 5802.
 
 use crate::audit::authenticated;
+use crate::authorization::note_refused_member;
+use crate::certificate_login;
 use crate::context::CommandContext;
 use crate::counters::LoginCounters;
 use crate::error::{CommandError, CommandResult, code};
@@ -13,7 +15,8 @@ use crate::fields::Fields;
 use crate::node::Node;
 use crate::parameters::Parameter;
 use access::{
-    AccessUser, Mechanism, RoleGraph, RoleName, ScramCredentials, ScramFailure, ScramServer, UserName,
+    AccessUser, Mechanism, MemberUser, RoleGraph, RoleName, ScramCredentials, ScramFailure, ScramServer,
+    UserName,
 };
 use document::{DocumentBuilder, RawValue, doc};
 use std::sync::Arc;
@@ -116,25 +119,46 @@ pub(crate) async fn begin<N: Node>(
         Ok(user) => user,
         Err(error) => {
             tracing::debug!(target: "ACCESS", id = 20_252, %error, "Malformed first message of a login");
-            return Err(failed(context, (mechanism, &UserName::new("", database)), MALFORMED).await);
+            return Err(failed(context, (mechanism.name(), &UserName::new("", database)), MALFORMED).await);
         }
     };
     let name = UserName::new(user, database);
     let (user, credentials) = credentials(context, mechanism, &name)?;
-    if is_speculative && user.is_none() && context.server.node.read_user(&name)?.is_some() {
+    if is_speculative && user.is_none() && read_user(context, &name)?.is_some() {
         // Drivers take what a hello has begun for begun with the mechanism that they choose after it. That
         // the user has another one it has told.
         return Err(CommandError::new(code::AUTHENTICATION_FAILED, "Authentication failed."));
     }
     let nonce = ambient::random_bytes::<NONCE_BYTES>();
     let begun = ScramServer::begin(mechanism, payload, credentials, &nonce);
-    let (server, answer) = begun.expect("the message was read before");
+    let (mut server, answer) = begun.expect("the message was read before");
+    if let Some(members) = context.server.access.members().filter(|_| is_member(&name, mechanism)) {
+        server = server.or_by(members.others.clone());
+    }
     append(reply, false, answer.as_bytes());
     let login = Login { mechanism, name, user, server, skips_empty, is_speculative, is_proved: false };
     *context.client.access.login.lock() = Some(Box::new(login));
     Ok(())
 }
 
+/// A user as it is stored, or another member, which is nowhere stored: nobody who writes users makes himself
+/// one.
+fn read_user<N: Node>(
+    context: &CommandContext<'_, N>,
+    name: &UserName,
+) -> CommandResult<Option<Arc<AccessUser>>> {
+    match *name == MemberUser::name() {
+        true => Ok(context.server.access.members().map(|members| Arc::clone(&members.user))),
+        false => context.server.node.read_user(name),
+    }
+}
+
+fn is_member(name: &UserName, mechanism: Mechanism) -> bool {
+    mechanism == MemberUser::MECHANISM && *name == MemberUser::name()
+}
+
+/// What members call themselves in their `hello`.
+const MEMBER_APPLICATION: &str = "replication";
 const MALFORMED: Reason = "a message does not follow the protocol";
 
 /// A user and what checks its password; of one that does not exist, what no password meets. Both take about
@@ -145,7 +169,7 @@ fn credentials<N: Node>(
     name: &UserName,
 ) -> CommandResult<(Option<Arc<AccessUser>>, ScramCredentials)> {
     let server = context.server;
-    let stored = server.node.read_user(name)?;
+    let stored = read_user(context, name)?;
     let secret = server.node.login_secret()?;
     let iterations = |parameter| u32::try_from(server.parameters.integer(parameter)).unwrap_or(u32::MAX);
     let iterations = match mechanism {
@@ -196,30 +220,54 @@ pub(crate) async fn go_on<N: Node>(
     }
     if login.is_proved {
         append(reply, true, &[]);
-        return succeed(context, &login).await;
+        return proved(context, &login).await;
     }
     let (answer, reason) = match (login.server.finish(payload), &login.user) {
         (Err(ScramFailure::Malformed(_)), _) => (None, MALFORMED),
-        (Err(ScramFailure::WrongProof), Some(_)) => (None, "wrong password"),
+        (Err(_), Some(user)) if user.is_member() => (None, "its key is another one"),
+        (Err(_), Some(_)) => (None, "wrong password"),
+        (_, None) if login.name == MemberUser::name() => (None, "this member has no security.keyFile"),
         (_, None) => (None, "no such user, or not with this mechanism"),
         (Ok(_), Some(user)) if !user.may_log_in(context.client.address()) => (None, "not from this address"),
         (Ok(answer), Some(_)) => (Some(answer), ""),
     };
     let Some(answer) = answer else {
-        return Err(failed(context, (login.mechanism, &login.name), reason).await);
+        return Err(failed(context, (login.mechanism.name(), &login.name), reason).await);
     };
     append(reply, login.skips_empty, answer.as_bytes());
     if login.skips_empty {
-        return succeed(context, &login).await;
+        return proved(context, &login).await;
     }
     login.is_proved = true;
     *context.client.access.login.lock() = Some(login);
     Ok(())
 }
 
-/// The connection is this user's from now on.
-async fn succeed<N: Node>(context: &CommandContext<'_, N>, login: &Login) -> CommandResult {
+async fn proved<N: Node>(context: &CommandContext<'_, N>, login: &Login) -> CommandResult {
     let user = login.user.as_ref().expect("who has proved itself exists");
+    let (mechanism, counters) = (login.mechanism.name(), counters(context, login.mechanism));
+    succeed(context, user, &Succeeded { mechanism, is_speculative: login.is_speculative, counters }).await
+}
+
+/// How somebody has logged in.
+pub(crate) struct Succeeded<'a> {
+    /// As clients name it.
+    pub(crate) mechanism: &'static str,
+    /// Begun in a `hello`.
+    pub(crate) is_speculative: bool,
+    /// Of the mechanism.
+    pub(crate) counters: &'a LoginCounters,
+}
+
+/// The connection is this user's from now on.
+///
+/// # Errors
+/// It is another one's.
+pub(crate) async fn succeed<N: Node>(
+    context: &CommandContext<'_, N>,
+    user: &Arc<AccessUser>,
+    how: &Succeeded<'_>,
+) -> CommandResult {
     if let Some(before) = context.client.access.user_name().filter(|before| *before != user.name) {
         const AUTHENTICATED_ONCE: i32 = 5_626_701;
         let message = format!(
@@ -227,35 +275,39 @@ async fn succeed<N: Node>(context: &CommandContext<'_, N>, login: &Login) -> Com
         );
         return Err(CommandError::new(AUTHENTICATED_ONCE, message));
     }
-    context.client.access.set_user(Some(Arc::clone(user)));
-    let counters = counters(context, login.mechanism);
-    counters.successful.add(1);
-    if login.is_speculative {
-        counters.speculative_successful.add(1);
+    context.client.log_in(Arc::clone(user));
+    how.counters.successful.add(1);
+    if how.is_speculative {
+        how.counters.speculative_successful.add(1);
     }
     if !context.server.parameters.is_on(Parameter::Quiet) {
         tracing::info!(target: "ACCESS", id = 5_286_306, ctx = %context.client.description(),
-            remote = %context.client.remote, mechanism = login.mechanism.name(), user = %login.name,
-            speculative = login.is_speculative, "Successfully authenticated");
+            remote = %context.client.remote, mechanism = how.mechanism, user = %user.name,
+            speculative = how.is_speculative, "Successfully authenticated");
     }
-    authenticated(context, (login.mechanism.name(), &login.name), 0).await;
+    authenticated(context, (how.mechanism, &user.name), 0).await;
     Ok(())
 }
 
 /// Counts and tells a failure, and gives its error after the wait that it costs.
 pub(crate) async fn failed<N: Node>(
     context: &CommandContext<'_, N>,
-    (mechanism, name): (Mechanism, &UserName),
+    (mechanism, name): (&'static str, &UserName),
     reason: Reason,
 ) -> CommandError {
-    authenticated(context, (mechanism.name(), name), code::AUTHENTICATION_FAILED).await;
+    authenticated(context, (mechanism, name), code::AUTHENTICATION_FAILED).await;
     let client = context.client;
     let address = client.address().map_or_else(|| client.remote.clone(), |address| address.to_string());
     let now = ambient::now();
     let penalty = context.server.access.failed_logins.note(&address, now);
-    if penalty.wait.is_zero() {
+    // With a certificate it has another name, and says in its hello what it is.
+    let is_member_by_certificate =
+        mechanism == certificate_login::MECHANISM && client.application_name() == Some(MEMBER_APPLICATION);
+    if *name == MemberUser::name() || is_member_by_certificate {
+        note_refused_member(context.server, client, reason);
+    } else if penalty.wait.is_zero() {
         tracing::info!(target: "ACCESS", id = 5_286_307, ctx = %client.description(),
-            remote = %client.remote, mechanism = mechanism.name(), user = %name, reason,
+            remote = %client.remote, mechanism, user = %name, reason,
             "Failed to authenticate");
     }
     if let Some(failures) = penalty.storm {
@@ -279,7 +331,7 @@ pub(crate) fn mechanisms<N: Node>(
     context: &CommandContext<'_, N>,
     name: &UserName,
 ) -> CommandResult<Vec<&'static str>> {
-    let user = context.server.node.read_user(name)?;
+    let user = read_user(context, name)?;
     Ok(match user {
         Some(user) => user.mechanisms().map(Mechanism::name).collect(),
         None => Mechanism::ALL.map(Mechanism::name).to_vec(),

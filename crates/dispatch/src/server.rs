@@ -86,7 +86,7 @@ impl<N: Node> ServiceContext<N> {
         let sessions_max = usize::try_from(parameters.unsigned(Parameter::SessionsMax)).unwrap_or(usize::MAX);
         let commands = CommandTable::of_node();
         Arc::new(ServiceContext {
-            access: AccessControl::new(&parameters),
+            access: AccessControl::new(&parameters, host.members.as_ref()),
             parameters,
             node,
             cursors: Cursors::default(),

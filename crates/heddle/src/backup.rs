@@ -1,11 +1,11 @@
 //! `heddle backup`, `heddle restore`, `heddle check` and `heddle repair`.
 
-use crate::server_uri::{ServerUriError, URI, host_of, uri_argument};
+use crate::server_uri::{ServerUri, URI, uri_argument};
 use crate::{EXIT_OPTIONS, fail};
 use backup::{CheckReport, RepairRequest, check_backup, check_data, describe_defect, repair, restore};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use document::{Document, DocumentBuf, RawValue, doc};
-use replication::network::{NetworkOptions, TcpPeers};
+use replication::network::TcpPeers;
 use replication::{PeerError, Peers};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::error::Error;
@@ -113,7 +113,7 @@ pub(crate) fn commands() -> [Command; 4] {
 #[derive(Debug, thiserror::Error)]
 enum BackupCommandError {
     #[error(transparent)]
-    Uri(#[from] ServerUriError),
+    Uri(#[from] bench::BenchError),
     #[error("{0}")]
     Peer(#[from] PeerError),
     #[error("{0}")]
@@ -141,7 +141,8 @@ pub(crate) fn run_backup(given: &ArgMatches) -> ExitCode {
 }
 
 fn ask_for_backup(given: &ArgMatches) -> Result<String, BackupCommandError> {
-    let host = host_of(given.get_one::<String>(URI).map_or("", String::as_str))?;
+    let server = ServerUri::parse(given.get_one::<String>(URI).map_or("", String::as_str))?;
+    let host = server.host.clone();
     let directory = std::path::absolute(path(given, DIRECTORY))?.to_string_lossy().into_owned();
     let mut command = doc! { "heddleBackup": 1, "directory": (directory.as_str()) };
     if let Some(keep) = given.get_one::<u32>(KEEP) {
@@ -157,12 +158,12 @@ fn ask_for_backup(given: &ArgMatches) -> Result<String, BackupCommandError> {
     }
     let (sender, answers) = channel();
     let asked = host.clone();
-    let asker = TcpPeers::start(NetworkOptions::default())?;
+    let asker = server.peers()?;
     std::thread::spawn(move || {
         let answer = pollster::block_on(asker.ask(&asked, command.to_buf(), BACKUP_LIMIT));
         let _ = sender.send(answer);
     });
-    let watcher = TcpPeers::start(NetworkOptions::default())?;
+    let watcher = server.peers()?;
     let mut told = String::new();
     let answer = loop {
         match answers.recv_timeout(LOOK_EVERY) {

@@ -1,10 +1,9 @@
 //! `heddle calendar`: draws when background work may be done in the next 48 hours.
 
 use crate::fail;
-use crate::server_uri::{ServerUriError, URI, host_of, uri_argument};
+use crate::server_uri::{ServerUri, URI, uri_argument};
 use clap::{ArgMatches, Command};
 use document::{Document, Value, doc};
-use replication::network::{NetworkOptions, TcpPeers};
 use replication::{PeerError, Peers};
 use std::io::Write;
 use std::process::ExitCode;
@@ -31,7 +30,7 @@ pub(crate) fn command() -> Command {
 #[derive(Debug, thiserror::Error)]
 enum DrawError {
     #[error(transparent)]
-    Uri(#[from] ServerUriError),
+    Uri(#[from] bench::BenchError),
     #[error(transparent)]
     Peer(#[from] PeerError),
     #[error(transparent)]
@@ -54,10 +53,10 @@ pub(crate) fn run(given: &ArgMatches) -> ExitCode {
 }
 
 fn ask(uri: &str) -> Result<Document, DrawError> {
-    let host = host_of(uri)?;
+    let server = ServerUri::parse(uri)?;
     let command = doc! { "getCalendar": 1, "hours": HOURS, "$db": "admin" };
-    let peers = TcpPeers::start(NetworkOptions::default())?;
-    let reply = pollster::block_on(peers.ask(&host, command.to_buf(), ANSWER_LIMIT))?;
+    let peers = server.peers()?;
+    let reply = pollster::block_on(peers.ask(&server.host, command.to_buf(), ANSWER_LIMIT))?;
     let reply = reply.as_raw().to_document();
     match reply.get("errmsg").and_then(Value::as_str) {
         Some(message) => Err(DrawError::Refused(message.to_owned())),

@@ -1,7 +1,9 @@
 //! `heddle cluster`: a replica set on this machine, for a try.
 
 use crate::fail;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use crate::key_file::{self, KeyFileError};
+use access::LoginIdentity;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use document::{Document, DocumentBuf, RawValue, Value, doc};
 use replication::network::{NetworkOptions, TcpPeers};
 use replication::set::MemberState;
@@ -23,6 +25,8 @@ const MEMBERS: &str = "members";
 const DBPATH: &str = "dbpath";
 const PORT: &str = "port";
 const REPL_SET: &str = "replSet";
+const AUTH: &str = "auth";
+const KEY_FILE: &str = "keyFile";
 /// Told to each member: it ends with this process.
 pub(crate) const ENDS_WITH: &str = "endsWith";
 
@@ -69,6 +73,13 @@ pub(crate) fn command() -> Command {
                 .default_value("heddle")
                 .help("Name of the set"),
         )
+        .arg(
+            Arg::new(AUTH)
+                .long(AUTH)
+                .action(ArgAction::SetTrue)
+                .help("With logins: the members get a key that is made for them, beside the data"),
+        )
+        .arg(Arg::new(KEY_FILE).long(KEY_FILE).value_name("FILE").help("The same with the key in this file"))
 }
 
 /// Why there is no cluster.
@@ -78,6 +89,8 @@ enum ClusterError {
     Port { port: u16, error: io::Error },
     #[error("{0}")]
     Io(#[from] io::Error),
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
     #[error("{host} ended at its start ({status}): see {log}")]
     NotStarted { host: String, status: String, log: String },
     #[error("{host} does not begin the set: {message}")]
@@ -112,6 +125,8 @@ struct Cluster {
     members: Vec<MemberProcess>,
     peers: TcpPeers,
     is_initiated: bool,
+    /// The members' key, where clients log in.
+    key: Option<PathBuf>,
 }
 
 struct MemberProcess {
@@ -140,10 +155,15 @@ impl Cluster {
         let name = text(REPL_SET).unwrap_or_default();
         let ports = number(PORT)..number(PORT) + number(MEMBERS);
         can_be_had(ports.clone())?;
+        let key = key_of(given, &directory)?;
+        let keys = match &key {
+            Some(path) => key_file::read(&path.to_string_lossy())?,
+            None => None,
+        };
         let mut members = Vec::new();
         for (place, port) in ports.enumerate() {
             let directory = directory.join(format!("member{}", place + 1));
-            let process = start_member(&name, port, &directory)?;
+            let process = start_member((&name, key.as_deref()), port, &directory)?;
             let host = format!("127.0.0.1:{port}");
             members.push(MemberProcess {
                 host,
@@ -155,8 +175,10 @@ impl Cluster {
                 seen: String::new(),
             });
         }
-        let peers = TcpPeers::start(NetworkOptions::default())?;
-        Ok(Cluster { name, directory, _temporary: temporary, members, peers, is_initiated: false })
+        // As a member: there may be no user yet.
+        let login = keys.as_ref().map(LoginIdentity::of_member);
+        let peers = TcpPeers::start(NetworkOptions { login, ..NetworkOptions::default() })?;
+        Ok(Cluster { name, directory, _temporary: temporary, members, peers, is_initiated: false, key })
     }
 
     fn hosts(&self) -> impl Iterator<Item = &str> {
@@ -168,6 +190,11 @@ impl Cluster {
         say(&format!("{} members of the replica set '{}' start.", hosts.len(), self.name));
         say(&format!("Data and logs: {}", self.directory.display()));
         say(&format!("Connect to:    mongodb://{}/?replicaSet={}", hosts.join(","), self.name));
+        if let Some(key) = &self.key {
+            say(&format!("Clients log in. The members' key: {}", key.display()));
+            say("The first user, once there is a primary, from this machine without a login: use admin,");
+            say("db.createUser({user: \"root\", pwd: passwordPrompt(), roles: [\"root\"]})");
+        }
         say("Ctrl-C ends it.");
     }
 
@@ -190,7 +217,7 @@ impl Cluster {
 
     /// A member that has ended is started again, unless it never ran.
     fn look_at_processes(&mut self) -> Result<(), ClusterError> {
-        let (name, is_initiated) = (&self.name, self.is_initiated);
+        let (of_set, is_initiated) = ((self.name.as_str(), self.key.as_deref()), self.is_initiated);
         for member in &mut self.members {
             match (member.ended_at, member.process.try_wait()?) {
                 (_, None) => {}
@@ -207,7 +234,7 @@ impl Cluster {
                     member.tell(format!("ended ({status}); starts again in {} s", START_AGAIN.as_secs()));
                 }
                 (Some(ended), Some(_)) if ended.elapsed() >= START_AGAIN => {
-                    member.process = start_member(name, member.port, &member.directory)?;
+                    member.process = start_member(of_set, member.port, &member.directory)?;
                     (member.ended_at, member.has_answered) = (None, false);
                 }
                 (Some(_), Some(_)) => {}
@@ -318,10 +345,30 @@ fn can_be_had(ports: Range<u16>) -> Result<(), ClusterError> {
     Ok(())
 }
 
-fn start_member(name: &str, port: u16, directory: &Path) -> io::Result<Child> {
+/// Where the members' key is; `None`: nobody logs in.
+fn key_of(given: &ArgMatches, directory: &Path) -> io::Result<Option<PathBuf>> {
+    const MADE: &str = "keyFile";
+    if let Some(path) = given.get_one::<String>(KEY_FILE) {
+        return Ok(Some(PathBuf::from(path)));
+    }
+    if !given.get_flag(AUTH) {
+        return Ok(None);
+    }
     std::fs::create_dir_all(directory)?;
-    std::process::Command::new(std::env::current_exe()?)
-        .args(["serve", "--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
+    let path = directory.join(MADE);
+    key_file::make(&path)?;
+    Ok(Some(path))
+}
+
+fn start_member((name, key): (&str, Option<&Path>), port: u16, directory: &Path) -> io::Result<Child> {
+    std::fs::create_dir_all(directory)?;
+    let mut member = std::process::Command::new(std::env::current_exe()?);
+    member.arg("serve");
+    if let Some(key) = key {
+        member.arg("--keyFile").arg(std::path::absolute(key)?);
+    }
+    member
+        .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
         // Three reserves on one disk would be a lot for a try.
         .args(["--diskReserveMB", "0"])
         .args(["--replSet", name, "--port", &port.to_string()])

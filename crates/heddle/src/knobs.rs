@@ -16,6 +16,7 @@ const PERCENT_MAX: u64 = 100;
 const KNOBS: &[Parameter] = &[
     Parameter::CacheSizeMb,
     Parameter::RowCachePercent,
+    Parameter::MemtableSizeMb,
     Parameter::BackgroundMbPerSecond,
     Parameter::LatencyTarget,
     Parameter::DirtyTarget,
@@ -102,16 +103,13 @@ fn change(
         let Some(parameters) = parameters.upgrade() else { return Ok(()) };
         // As they will be: a watcher is asked before its value is put down.
         let next = Parameters::default();
-        for parameter in KNOBS.iter().chain(&[
-            Parameter::WiredTigerCacheSizeGb,
-            Parameter::MemtableSizeMb,
-            Parameter::MemoryLimitMb,
-        ]) {
+        for parameter in KNOBS.iter().chain(&[Parameter::WiredTigerCacheSizeGb, Parameter::MemoryLimitMb]) {
             next.record(*parameter, parameters.get(*parameter)).map_err(|error| error.to_string())?;
         }
         for (parameter, setting) in changed {
             next.record(*parameter, setting.clone()).map_err(|error| error.to_string())?;
         }
+        Sizes::choose(&machine, &parameters).followed_by(Sizes::choose(&machine, &next))?;
         store.set_knobs(knobs(&machine, &next)?)
     }
 }
@@ -119,6 +117,7 @@ fn change(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use storage::EngineShape;
 
     fn machine() -> Machine {
         Machine {
@@ -150,6 +149,7 @@ mod tests {
         let before = store.knobs();
         change(&parameters, Parameter::CacheSizeMb, 1_000);
         change(&parameters, Parameter::RowCachePercent, 10);
+        change(&parameters, Parameter::MemtableSizeMb, 20);
         change(&parameters, Parameter::BackgroundMbPerSecond, 100);
         change(&parameters, Parameter::LatencyTarget, 7);
         change(&parameters, Parameter::DirtyTrigger, 25);
@@ -161,6 +161,8 @@ mod tests {
         let expected = StorageKnobs {
             cache_bytes: 900 * MIB,
             row_cache_bytes: 100 * MIB,
+            shape: EngineShape { memtable_bytes: 20 * MIB, ..before.shape },
+            build_memory_bytes: before.build_memory_bytes,
             io_budget_bytes_per_second: 100 * MIB,
             latency_target: Duration::from_millis(7),
             dirty_target_bytes: Some(1_000_000),
@@ -176,6 +178,16 @@ mod tests {
         let (cache_bytes, row_cache_bytes) = (found.cache_bytes, found.row_cache_bytes);
         assert_eq!(found, StorageKnobs { cache_bytes, row_cache_bytes, ..expected });
         assert_eq!(store.statistics().budget.default_knobs.latency_target, before.latency_target);
+    }
+
+    #[test]
+    fn memtables_that_would_take_half_of_the_memory_are_refused() {
+        let (parameters, store) = server();
+        let before = store.knobs();
+        let refused = parameters.change(Parameter::MemtableSizeMb, Setting::Integer(1_024));
+        let expect = "memtables of 1024 MiB need at least 28672 MiB, and the process may use 24000";
+        assert!(refused.expect_err("fourteen of them").to_string().ends_with(expect));
+        assert_eq!((store.knobs(), parameters.integer(Parameter::MemtableSizeMb)), (before, 0));
     }
 
     #[test]

@@ -31,11 +31,14 @@ pub(crate) enum OptionsError {
     UnknownKey { key: String, path: String },
     #[error("unknown server parameter '{name}': see `heddle parameters` for what there is")]
     UnknownParameter { name: String },
-    #[error(
-        "security.authorization is not possible on a member of a replica set: members cannot show each other \
-         who they are, so that whoever reaches them could take their place"
-    )]
-    OpenMembers,
+    #[error("security.keyFile is required when authorization is enabled with replica sets")]
+    NoKeyFile,
+    #[error("security.clusterAuthMode {mode} needs security.keyFile")]
+    ModeWithoutKey { mode: String },
+    #[error("need to enable TLS via the tlsMode flag for security.clusterAuthMode sendX509 or x509")]
+    CertificatesWithoutTls,
+    #[error("cannot have x.509 cluster authentication in allowTLS mode")]
+    CertificatesInClear,
     #[error("systemLog.path is required if systemLog.destination is to a file")]
     NoLogPath,
     #[error("--setParameter needs name=value, found '{given}'")]
@@ -73,9 +76,24 @@ impl Options {
     /// The rules across options.
     fn check(&self) -> Result<(), OptionsError> {
         let to_file = self.parameters.text(Parameter::LogDestination) == "file";
+        let given = |parameter| !self.parameters.text(parameter).is_empty();
         let has_access_control = self.parameters.text(Parameter::Authorization) == "enabled";
-        if has_access_control && !self.parameters.text(Parameter::ReplSetName).is_empty() {
-            return Err(OptionsError::OpenMembers);
+        let mode = self.parameters.text(Parameter::ClusterAuthMode);
+        if mode != "keyFile" && !given(Parameter::KeyFile) && mode != "x509" {
+            return Err(OptionsError::ModeWithoutKey { mode });
+        }
+        if matches!(mode.as_str(), "sendX509" | "x509") {
+            match self.parameters.text(Parameter::TlsMode).as_str() {
+                "disabled" => return Err(OptionsError::CertificatesWithoutTls),
+                "allowTLS" => return Err(OptionsError::CertificatesInClear),
+                _ => {}
+            }
+        }
+        if given(Parameter::KeyFile) || mode == "x509" {
+            // Members that are told from strangers, and clients that are not, would be of no use.
+            self.parameters.set(Parameter::Authorization, Setting::Text("enabled".to_owned()))?;
+        } else if has_access_control && given(Parameter::ReplSetName) {
+            return Err(OptionsError::NoKeyFile);
         }
         if to_file && self.parameters.text(Parameter::LogPath).is_empty() {
             return Err(OptionsError::NoLogPath);
@@ -225,6 +243,39 @@ mod tests {
         assert_eq!(options.given.get("setParameter"), Some(&doc! { "ttlMonitorEnabled": "false" }.into()));
         assert!(!options.parameters.is_on(Parameter::TtlMonitorEnabled));
         parse("systemLog:\n  destination: file\n", &["--logpath", "/tmp/x"]).expect("valid");
+    }
+
+    #[test]
+    fn members_with_access_control_have_a_key() {
+        let of = |yaml: &str, flags: &[&str]| {
+            let options = parse(yaml, flags).expect("valid");
+            options.parameters.text(Parameter::Authorization)
+        };
+        fails(
+            "",
+            &["--auth", "--replSet", "rs"],
+            "security.keyFile is required when authorization is enabled with replica sets",
+        );
+        fails(
+            "",
+            &["--clusterAuthMode", "sendKeyFile"],
+            "security.clusterAuthMode sendKeyFile needs security.keyFile",
+        );
+        fails(
+            "",
+            &["--clusterAuthMode", "x509"],
+            "need to enable TLS via the tlsMode flag for security.clusterAuthMode sendX509 or x509",
+        );
+        let by_certificate = ["--clusterAuthMode", "x509", "--replSet", "rs", "--tlsMode"];
+        fails(
+            "",
+            &[by_certificate.as_slice(), &["allowTLS"]].concat(),
+            "cannot have x.509 cluster authentication in allowTLS mode",
+        );
+        assert_eq!(of("", &[by_certificate.as_slice(), &["preferTLS"]].concat()), "enabled");
+        assert_eq!(of("", &["--keyFile", "/k", "--replSet", "rs"]), "enabled");
+        assert_eq!(of("security:\n  keyFile: /k\n  authorization: disabled\n", &[]), "enabled");
+        assert_eq!(of("", &["--replSet", "rs"]), "disabled");
     }
 
     #[test]

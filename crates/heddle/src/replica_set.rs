@@ -1,5 +1,6 @@
 //! A server as a member of a replica set: `--replSet`.
 
+use access::LoginIdentity;
 use catalog::Catalog;
 use commands::ServiceContext;
 use dispatch::command::host_info;
@@ -40,11 +41,11 @@ pub(crate) enum MemberError {
 #[derive(Debug)]
 pub(crate) struct RunningMember {
     pub(crate) set: ReplicaSet,
-    peers: Arc<TcpPeers>,
+    pub(crate) peers: Arc<TcpPeers>,
 }
 
-/// Starts the member that the options make of this server, with so many bytes of memory for the process;
-/// `None` for a server of no set.
+/// Starts the member that the options make of this server, with so many bytes of memory for the process, and
+/// with how it speaks to the others; `None` for a server of no set.
 ///
 /// # Errors
 /// Data of another set, a log that cannot be read, no thread left.
@@ -53,7 +54,7 @@ pub(crate) fn start(
     memory: u64,
     catalog: &Arc<Catalog>,
     has_copied: bool,
-    tls: Option<MemberTls>,
+    (tls, login): (Option<MemberTls>, Option<LoginIdentity>),
 ) -> Result<Option<RunningMember>, Box<dyn Error>> {
     let given = parameters.text(Parameter::ReplSetName);
     let stored = LocalState::new(catalog.store().clone()).identity()?.map(|identity| identity.set_name);
@@ -78,8 +79,8 @@ pub(crate) fn start(
     options.has_copied = has_copied;
     options.data = catalog.store().path().map(Path::to_owned);
     let options = options.within_memory(memory);
-    let peers =
-        Arc::new(TcpPeers::start(NetworkOptions { tls, ..NetworkOptions::default() }.within_memory(memory))?);
+    let network = NetworkOptions { tls, login, ..NetworkOptions::default() }.within_memory(memory);
+    let peers = Arc::new(TcpPeers::start(network)?);
     let set = ReplicaSet::start(options, Arc::clone(catalog), Arc::<TcpPeers>::clone(&peers))?;
     set.set_replaces_data(parameters.is_on(Parameter::AutomaticInitialSync));
     let watched = set.clone();

@@ -6,6 +6,7 @@ use crate::figures::Figures;
 use crate::index_builds::ResumerThread;
 use crate::logging::{Log, LogHandle, LogTarget};
 use crate::machine::Machine;
+use crate::member_login::MemberLogin;
 use crate::network::{self, Resources};
 use crate::options::Options;
 use crate::pid_file::PidFile;
@@ -181,6 +182,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let resources = Resources { descriptors: budget, processors: sizes.processors, memory: sizes.memory };
     let network_options = network::server_options(parameters, resources)
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
+    let MemberLogin { identity, proof } = MemberLogin::read(parameters, network_options.tls.as_deref())
+        .map_err(|error| StartFailure::with(EXIT_START)(Box::new(error)))?;
     tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(),
         version = env!("CARGO_PKG_VERSION"),
         dbpath = %parameters.text(Parameter::DbPath), "Heddle starting");
@@ -198,7 +201,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
     let figures = Figures::default();
     figures.set_member_tls(member_tls.clone());
-    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, member_tls)
+    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, (member_tls, identity))
         .map_err(StartFailure::with(EXIT_OPTIONS))?;
     let node = DataNode::new(catalog, parameters);
     let node = match &member {
@@ -218,6 +221,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
         machine: machine_facts(&machine),
+        members: proof,
         memory_pool,
         memory: Box::new(memory_report),
         allocator_bytes: allocator::committed_bytes,
@@ -255,7 +259,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     figures.set(Arc::clone(&transport));
     network::watch(parameters, &transport, resources);
     let memory = accountant
-        .start(&server, &transport)
+        .start(&server, &transport, member.as_ref().map(|member| &member.peers))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     let pid_file = PidFile::write(&parameters.text(Parameter::PidFilePath))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;

@@ -1,52 +1,43 @@
 //! What subcommands that ask a running server have in common.
 
+use bench::{BenchError, NamedServer};
 use clap::Arg;
+use replication::network::{MemberTls, NetworkOptions, TcpPeers};
+use std::io;
 
 /// The option that names the server.
 pub(crate) const URI: &str = "uri";
-const SCHEME: &str = "mongodb://";
-const DEFAULT_PORT: u16 = 27_017;
 
 /// That option.
 pub(crate) fn uri_argument() -> Arg {
-    Arg::new(URI)
-        .long(URI)
-        .value_name("URI")
-        .default_value("mongodb://127.0.0.1:27017")
-        .help("The server: mongodb://HOST:PORT")
+    Arg::new(URI).long(URI).value_name("URI").default_value("mongodb://127.0.0.1:27017").help(
+        "The server: mongodb://[USER:PASSWORD@]HOST:PORT[/?tls=true&tlsCAFile=FILE&…], as drivers have it",
+    )
 }
 
-/// It names no single server.
-#[derive(Debug, thiserror::Error)]
-#[error("expected mongodb://HOST:PORT, found '{0}'")]
-pub(crate) struct ServerUriError(String);
+/// The server of a connection string.
+#[derive(Debug)]
+pub(crate) struct ServerUri {
+    /// `host:port`.
+    pub(crate) host: String,
+    options: NetworkOptions,
+}
 
-/// `host:port` of a connection string.
-pub(crate) fn host_of(uri: &str) -> Result<String, ServerUriError> {
-    let refused = || ServerUriError(uri.to_owned());
-    let rest = uri.strip_prefix(SCHEME).ok_or_else(refused)?;
-    let host = rest.split(['/', '?']).next().unwrap_or_default();
-    if host.is_empty() || host.contains([',', '@']) {
-        return Err(refused());
+impl ServerUri {
+    /// # Errors
+    /// It names no single server, or files that cannot be used.
+    pub(crate) fn parse(uri: &str) -> Result<Self, BenchError> {
+        let NamedServer { host, identity, tls } = NamedServer::parse(uri)?;
+        let options =
+            NetworkOptions { tls: tls.map(MemberTls::new), login: identity, ..NetworkOptions::default() };
+        Ok(ServerUri { host, options })
     }
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    Ok(if has_port { host.to_owned() } else { format!("{host}:{DEFAULT_PORT}") })
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_is_named_by_its_connection_string() {
-        for (uri, expect) in [
-            ("mongodb://a:1", Some("a:1")),
-            ("mongodb://a", Some("a:27017")),
-            ("mongodb://a:1/?x=y", Some("a:1")),
-            ("mongodb://a,b", None),
-            ("a:1", None),
-        ] {
-            assert_eq!(host_of(uri).ok().as_deref(), expect, "{uri}");
-        }
+    /// The way there.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn peers(&self) -> io::Result<TcpPeers> {
+        TcpPeers::start(self.options.clone())
     }
 }

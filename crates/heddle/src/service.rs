@@ -4,7 +4,7 @@ use crate::allocator;
 use commands::ServiceContext;
 use dispatch::client::Client;
 use dispatch::dispatch;
-use dispatch::host::ClientLink;
+use dispatch::host::{ClientLink, PeerCertificate};
 use dispatch::parameters::Parameter;
 use dispatch::request::{CommandRequest, Next};
 use dispatch::spans::{SlowOperation, Span, SpanTimes};
@@ -68,6 +68,15 @@ impl ClientLink for SessionLink {
         if let Some(session) = self.0.upgrade() {
             session.give_thread();
         }
+    }
+
+    fn certificate(&self) -> PeerCertificate {
+        let session = self.0.upgrade();
+        let Some(facts) = session.as_ref().and_then(|session| session.tls()) else {
+            return PeerCertificate::InClear;
+        };
+        let name = facts.client_certificate.as_deref().and_then(access::certificate_name);
+        name.map_or(PeerCertificate::Missing, PeerCertificate::Subject)
     }
 
     fn offload_wait(&self) -> Duration {

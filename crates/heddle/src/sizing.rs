@@ -23,6 +23,9 @@ const CACHE_MIN: u64 = 32 * MIB;
 const SMALL: u64 = 4 * GIB;
 const MEMTABLE_MIN: u64 = 4 * MIB;
 const MEMTABLES_PER_MEMORY: u64 = 64;
+/// Filters that all threads of flush and compaction make at a time may take this share of the memory; where
+/// it would be more they are made in parts.
+const FILTERS_SHARE: u64 = 8;
 /// Threads of flush and compaction.
 const BACKGROUND_JOBS: std::ops::RangeInclusive<usize> = 2..=16;
 /// How long free memory is kept for what comes next before it goes back to the kernel.
@@ -35,12 +38,13 @@ const LIMIT_MIN: u64 = 256 * MIB;
 const QUERIES_SHARE: u64 = 8;
 /// Keyspaces whose memtables are full now and then; those of the others are small.
 const KEYSPACES: u64 = 2;
-/// The memtables of one start, all that the gate lets come together, may take this share of a limit that is
-/// set later.
+/// All memtables that the gate lets come together may take this share of a limit that is set while the server
+/// runs.
 const MEMTABLES_SHARE: u64 = 2;
 
-/// An index build may hold this share of the memory, …
+/// An index build may hold this share of the memory, all of them together twice as much, …
 const BUILD_MEMORY_SHARE: u64 = 32;
+const BUILDS_MEMORY_SHARE: u64 = 16;
 /// … and no more than MongoDB's `maxIndexBuildMemoryUsageMegabytes` says unless it is set.
 const BUILD_MEMORY_MAX: usize = 200 << 20;
 
@@ -56,6 +60,8 @@ pub(crate) struct Sizes {
     pub(crate) memtable: u64,
     /// Memtables together.
     pub(crate) memtables: u64,
+    /// When commits are slowed.
+    gate: GateLimits,
     /// Sorts, groups and joins of all operations together.
     pub(crate) queries: u64,
     pub(crate) background_jobs: u32,
@@ -83,6 +89,7 @@ impl Sizes {
         let cache = chosen(Parameter::CacheSizeMb).or_else(by_another_name);
         let cache = cache.unwrap_or_else(|| default_cache(memory));
         let memtable = chosen(Parameter::MemtableSizeMb).unwrap_or_else(|| default_memtable(memory, cache));
+        let gate = gate(memory);
         let jobs = processors.clamp(*BACKGROUND_JOBS.start(), *BACKGROUND_JOBS.end());
         Sizes {
             memory,
@@ -90,43 +97,44 @@ impl Sizes {
             cache,
             row_cache: cache / 100 * parameters.unsigned(Parameter::RowCachePercent),
             memtable,
-            memtables: KEYSPACES * (1 + Self::gate(memory).immutable_memtables.closed) * memtable,
+            memtables: memtables(&gate, memtable),
+            gate,
             queries: memory / QUERIES_SHARE,
             background_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
             keep_free: if memory < SMALL { KEEP_FREE_SMALL } else { KEEP_FREE },
         }
     }
 
-    /// When commits are slowed.
-    fn gate(memory: u64) -> GateLimits {
-        let usual = GateLimits::default();
-        if memory >= SMALL {
-            return usual;
-        }
-        GateLimits { immutable_memtables: Band { paced: 2, closed: 4 }, ..usual }
-    }
-
     /// What the store may hold.
     pub(crate) fn store_memory(&self) -> StoreMemory {
         let engine =
             EngineMemory { cache: (self.cache - self.row_cache).max(MIB), memtables: self.memtables };
-        StoreMemory { rows: self.row_cache, engine }
+        StoreMemory { rows: self.row_cache, builds: self.memory / BUILDS_MEMORY_SHARE, engine }
     }
 
-    /// What of a start with these sizes holds for another limit as well.
+    /// With memtables of another size.
+    pub(crate) fn with_memtable(self, memtable: u64) -> Sizes {
+        Sizes { memtable, memtables: memtables(&self.gate, memtable), ..self }
+    }
+
+    /// Other sizes in the place of these, while the server runs: its gate stays.
     ///
     /// # Errors
-    /// The memtables, whose size is chosen at the start, would leave too little of it.
-    pub(crate) fn retained(&self, later: Sizes) -> Result<Sizes, String> {
-        let least = MEMTABLES_SHARE * self.memtables;
-        if later.memory < least.min(self.memory) {
+    /// The memtables would take too much of the memory, and more of it than now.
+    pub(crate) fn followed_by(&self, later: Sizes) -> Result<Sizes, String> {
+        let memtable = later.memtable;
+        let later = Sizes { gate: self.gate, ..later }.with_memtable(memtable);
+        let least = MEMTABLES_SHARE * later.memtables;
+        let takes_more = later.memory < self.memory || memtable > self.memtable;
+        if takes_more && later.memory < least {
             return Err(format!(
-                "the memtables of this start need at least {} MiB: a smaller limit can be set at the start \
-                only",
-                least.div_ceil(MIB)
+                "memtables of {} MiB need at least {} MiB, and the process may use {}",
+                memtable / MIB,
+                least.div_ceil(MIB),
+                later.memory / MIB
             ));
         }
-        Ok(Sizes { memtable: self.memtable, memtables: self.memtables, ..later })
+        Ok(later)
     }
 
     /// The store's options.
@@ -137,17 +145,24 @@ impl Sizes {
             memtables_bytes: self.memtables,
             cache_bytes: memory.engine.cache,
             row_cache_bytes: memory.rows,
-            gate: Self::gate(self.memory),
+            gate: self.gate,
             background_jobs: self.background_jobs,
             build_threads: self.processors,
             build_memory_bytes: usize::try_from(self.memory / BUILD_MEMORY_SHARE)
                 .map_or(BUILD_MEMORY_MAX, |share| share.min(BUILD_MEMORY_MAX)),
+            filters_in_parts: self.makes_filters_in_parts(),
             ..StorageOptions::default()
         };
         if self.memory < SMALL {
             options.compaction_readahead_bytes = MIB / 4;
         }
         options
+    }
+
+    /// Where whole ones take too much while they are made, or would push all else out of a small cache.
+    fn makes_filters_in_parts(&self) -> bool {
+        let whole = u64::from(self.background_jobs) * StorageOptions::WHOLE_FILTER_BYTES;
+        self.memory < SMALL || whole > self.memory / FILTERS_SHARE
     }
 
     /// Says once what was found and what was made of it.
@@ -172,6 +187,20 @@ impl Sizes {
             "Memory and processors of this machine, what control groups allow of them, and the sizes in \
             force");
     }
+}
+
+/// When commits are slowed.
+fn gate(memory: u64) -> GateLimits {
+    let usual = GateLimits::default();
+    if memory >= SMALL {
+        return usual;
+    }
+    GateLimits { immutable_memtables: Band { paced: 2, closed: 4 }, ..usual }
+}
+
+/// All memtables that the gate lets come together.
+fn memtables(gate: &GateLimits, memtable: u64) -> u64 {
+    KEYSPACES * (1 + gate.immutable_memtables.closed) * memtable
 }
 
 /// Half of the memory beyond 1 GiB, or a third beyond 256 MiB where that is more.
@@ -241,17 +270,37 @@ mod tests {
     }
 
     #[test]
-    fn another_limit_keeps_the_memtables_of_the_start() {
+    fn another_limit_brings_other_memtables_within_what_fits() {
         let (machine, parameters) = (machine(24_000, None), Parameters::default());
         let of = |limit| Sizes::within(limit, &machine, &parameters);
-        let small = of(512).retained(of(2_048)).expect("more is always possible");
-        assert_eq!((small.memtable, small.memtables), (8 * MIB, 80 * MIB));
-        assert_eq!((small.cache, small.queries), (of(2_048).cache, 256 * MIB));
-        let refusal = of(0).retained(of(2_048)).expect_err("its memtables alone take more");
-        assert!(refusal.contains("at least 7168 MiB"), "{refusal}");
-        assert!(of(2_048).retained(of(768)).is_ok());
-        assert!(of(2_048).retained(of(512)).is_err());
-        assert!(of(512).retained(of(512)).is_ok());
+        let larger = of(512).followed_by(of(2_048)).expect("more is always possible");
+        assert_eq!(larger, of(2_048));
+        let smaller = of(0).followed_by(of(512)).expect("memtables follow");
+        assert_eq!((smaller.memtable, smaller.memtables), (8 * MIB, 112 * MIB), "seven of each, as before");
+        assert_eq!((smaller.cache, smaller.queries), (of(512).cache, 64 * MIB));
+        parameters.set(Parameter::MemtableSizeMb, Setting::Integer(64)).expect("allowed");
+        let of = |limit| Sizes::within(limit, &machine, &parameters);
+        let refusal = of(2_048).followed_by(of(1_024)).expect_err("ten of them are 640 MiB");
+        assert_eq!(refusal, "memtables of 64 MiB need at least 1280 MiB, and the process may use 1024");
+        assert!(of(2_048).followed_by(of(1_280)).is_ok());
+        assert!(of(512).followed_by(of(600)).is_ok(), "they were so from the start");
+    }
+
+    /// Whole filters of small documents take several times the table's size while they are made.
+    #[test]
+    fn filters_are_made_in_parts_where_whole_ones_take_too_much() {
+        let check = |limit_mb, processors, in_parts| {
+            let machine = Machine { allowed_processors: processors, processors, ..machine(limit_mb, None) };
+            let options = Sizes::choose(&machine, &Parameters::default()).storage();
+            assert_eq!(options.filters_in_parts, in_parts, "{limit_mb} MiB, {processors} processors");
+        };
+        check(256, 2, true);
+        check(512, 2, true);
+        check(2_048, 2, true);
+        check(4_096, 2, false);
+        check(4_096, 8, true);
+        check(24_000, 16, false);
+        check(131_072, 64, false);
     }
 
     /// Caches, and all memtables that the gate lets come together, each larger than its size by one group of

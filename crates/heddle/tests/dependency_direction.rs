@@ -32,12 +32,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ambient",
         ],
     ),
-    ("replication", &["catalog", "storage", "document", "wire", "ambient"]),
-    ("bench", &["wire", "document"]),
+    ("replication", &["access", "catalog", "storage", "document", "wire", "ambient"]),
+    ("bench", &["access", "wire", "document", "ambient"]),
     ("simulation", &["commands", "dispatch", "catalog", "storage", "document", "ambient"]),
     (
         "heddle",
         &[
+            "access",
             "document",
             "wire",
             "query",

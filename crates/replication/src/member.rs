@@ -175,6 +175,11 @@ impl<L: Log> Member<L> {
         self.is_writable() && self.raw.raft.lead_transferee.is_none() && has_room
     }
 
+    /// Bytes of entries that this leader has logged and a majority has not.
+    pub(crate) fn uncommitted_bytes(&self) -> u64 {
+        self.raw.raft.uncommitted_size() as u64
+    }
+
     /// The last entry that is known to be on a majority of disks.
     pub fn committed(&self) -> LogIndex {
         self.raw.raft.raft_log.committed

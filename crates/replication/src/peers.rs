@@ -55,6 +55,14 @@ pub enum PeerError {
         /// What is wrong with it.
         reason: String,
     },
+    /// It does not take us for who we are, or does not show that it is one of ours.
+    #[error("Authentication with {host} failed: {reason}")]
+    NotLoggedIn {
+        /// Who refuses, or is refused.
+        host: String,
+        /// Why.
+        reason: String,
+    },
     /// More questions wait for this member than can be.
     #[error("too many questions wait for {host}")]
     Busy {
@@ -73,6 +81,7 @@ impl PeerError {
             PeerError::Unreachable { .. } => wire::ErrorCode::HostUnreachable,
             PeerError::TimedOut { .. } | PeerError::Busy { .. } => wire::ErrorCode::NetworkTimeout,
             PeerError::Garbled { .. } => wire::ErrorCode::ProtocolError,
+            PeerError::NotLoggedIn { .. } => wire::ErrorCode::AuthenticationFailed,
             PeerError::Stopped => wire::ErrorCode::ShutdownInProgress,
         }
     }

@@ -332,9 +332,15 @@ struct Flushed {
     sequence: u64,
 }
 
+/// Looks at the disk.
+pub(crate) fn look_at_room(store: &StoreInner, pressure: &Pressure) {
+    let memtable_bytes = store.knobs().shape.memtable_bytes;
+    store.space.look(pressure, memtable_bytes, ambient::now());
+}
+
 fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
     let before = store.space.state();
-    store.space.look(pressure, store.memtable_bytes, ambient::now());
+    look_at_room(store, pressure);
     if store.space.state() == SpaceState::Normal {
         return;
     }

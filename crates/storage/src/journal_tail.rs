@@ -109,6 +109,11 @@ impl JournalTail {
         self.keyspaces.iter().filter_map(|tail| tail.active).map(|place| place.at).min()
     }
 
+    /// Whether everything is in tables.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.oldest().is_none()
+    }
+
     /// Whether a memtable that was sealed is not in a table yet.
     pub(crate) fn awaits_flush(&self) -> bool {
         self.keyspaces.iter().any(|tail| !tail.sealed.is_empty())

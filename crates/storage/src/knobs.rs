@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::engine::EngineShape;
 use crate::gate::Band;
 use crate::options::StorageOptions;
 
 const MIB: u64 = 1 << 20;
+const MEMTABLE_BYTES_MIN: u64 = 64 << 10;
 /// Beyond the dirty trigger commits are slowed; from this many hundredths of it on they wait.
 const DIRTY_CLOSED_PERCENT: u64 = 150;
 
@@ -16,6 +18,10 @@ pub struct StorageKnobs {
     pub cache_bytes: u64,
     /// See [`StorageOptions::row_cache_bytes`]. A cache that was off at the start stays off.
     pub row_cache_bytes: u64,
+    /// See [`StorageOptions::memtable_bytes`] and [`StorageOptions::filters_in_parts`].
+    pub shape: EngineShape,
+    /// See [`StorageOptions::build_memory_bytes`].
+    pub build_memory_bytes: usize,
     /// See [`StorageOptions::io_budget_bytes_per_second`].
     pub io_budget_bytes_per_second: u64,
     /// See [`StorageOptions::latency_target`].
@@ -42,6 +48,10 @@ impl StorageKnobs {
     pub fn validate(&self) -> Result<(), String> {
         if self.cache_bytes < MIB {
             return Err(format!("cache_bytes is {}, expected at least {MIB}", self.cache_bytes));
+        }
+        if self.shape.memtable_bytes < MEMTABLE_BYTES_MIN {
+            let bytes = self.shape.memtable_bytes;
+            return Err(format!("memtable_bytes is {bytes}, expected at least {MEMTABLE_BYTES_MIN}"));
         }
         if self.latency_target.is_zero() {
             return Err("latency_target is 0, expected some time".to_owned());
@@ -84,12 +94,18 @@ impl StorageKnobs {
 }
 
 impl StorageOptions {
+    pub(crate) fn shape(&self) -> EngineShape {
+        EngineShape { memtable_bytes: self.memtable_bytes, filters_in_parts: self.filters_in_parts }
+    }
+
     /// Those of the options that can change while the store is open.
     pub fn knobs(&self) -> StorageKnobs {
         let background_jobs_max = self.background_jobs_or_default();
         StorageKnobs {
             cache_bytes: self.cache_bytes,
             row_cache_bytes: self.row_cache_bytes,
+            shape: self.shape(),
+            build_memory_bytes: self.build_memory_bytes,
             io_budget_bytes_per_second: self.io_budget_bytes_per_second,
             latency_target: self.latency_target,
             dirty_target_bytes: self.dirty_target_bytes,
@@ -120,6 +136,8 @@ mod tests {
         let threads = StorageKnobs { background_jobs_min: 9, background_jobs_max: 8, ..knobs };
         assert!(refused(threads).contains("9 at least and 8 at most"));
         assert!(refused(StorageKnobs { cache_bytes: 5, ..knobs }).contains("cache_bytes is 5"));
+        let shape = EngineShape { memtable_bytes: 5, ..knobs.shape };
+        assert!(refused(StorageKnobs { shape, ..knobs }).contains("memtable_bytes is 5, expected at least"));
     }
 
     #[test]

@@ -59,6 +59,7 @@
 
 mod background;
 mod budget;
+mod build_memory;
 mod check;
 mod counters;
 mod directory;
@@ -92,6 +93,7 @@ mod watch;
 pub use background::StoreTasks;
 pub use budget::BudgetReason;
 pub use budget::latency::ForegroundLatency;
+pub use build_memory::{BuildMemory, BuildPart};
 pub use check::{
     DamagedRange, FileDefect, Salvage, SalvagedEntry, Scratch, check_files, stage, table_checksums,
 };
@@ -101,8 +103,8 @@ pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{
-    Engine, EngineCursor, EngineFailure, EngineMemory, EngineReader, EngineStatistics, FinishedTable,
-    MemtableState, Memtables, Pressure, RangeBytes, TableRows,
+    Engine, EngineCursor, EngineFailure, EngineMemory, EngineReader, EngineShape, EngineStatistics,
+    FinishedTable, MemtableState, Memtables, Pressure, RangeBytes, TableRows,
 };
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::queue::{GateBudget, SMALL_UNIT_BYTES};

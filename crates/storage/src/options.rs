@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::engine::EngineShape;
 use crate::gate::GateLimits;
+use crate::space::default_reserve;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -24,6 +26,10 @@ pub struct StorageOptions {
     pub memtables_bytes: u64,
     /// Size of one table file below level 0. Default 64 MiB.
     pub table_bytes: u64,
+    /// Whether filter and index of a table are made, read and cached in pieces of some KiB, of which a read
+    /// needs one more. Default false: whole. A whole filter takes up to
+    /// [`StorageOptions::WHOLE_FILTER_BYTES`] while it is made.
+    pub filters_in_parts: bool,
     /// Memtables a keyspace may have before the engine itself stops writes. Default 8; the gate acts far
     /// earlier, see [`StorageOptions::validate`].
     pub memtable_count_max: u32,
@@ -78,6 +84,11 @@ pub struct StorageOptions {
     pub engine_defaults: bool,
 }
 
+/// What one flush or one table may take of a file system of so many bytes.
+fn step_of(disk_bytes: u64) -> u64 {
+    (disk_bytes / 128).max(256 << 10)
+}
+
 impl Default for StorageOptions {
     fn default() -> StorageOptions {
         StorageOptions {
@@ -86,6 +97,7 @@ impl Default for StorageOptions {
             memtable_bytes: 64 * MIB,
             memtables_bytes: GIB,
             table_bytes: Self::TABLE_BYTES_USUAL,
+            filters_in_parts: false,
             memtable_count_max: 8,
             io_budget_bytes_per_second: 512 * MIB,
             journal_interval: Duration::from_millis(100),
@@ -120,19 +132,39 @@ impl StorageOptions {
     /// Size of one table file where the disk is not small.
     pub(crate) const TABLE_BYTES_USUAL: u64 = 64 * MIB;
 
+    /// The reserve has room for so many tables: more than a compaction reads, but of level 0.
+    const TABLES_IN_RESERVE: u64 = 12;
+    /// Tables are not made smaller for the sake of the reserve than this.
+    const TABLE_BYTES_FOR_RESERVE_MIN: u64 = 8 * MIB;
+
+    /// What the filter of a table of the usual size may take while it is made: of five million keys at a
+    /// dozen bytes 8 bytes each for their hashes, and 17 for the equations that make a ribbon filter of them.
+    pub const WHOLE_FILTER_BYTES: u64 = 128 * MIB;
+
     /// As these, fitted to a file system of so many bytes: on a small one no flush and no compaction takes
-    /// more than a few hundredths of it, and neither does the log.
+    /// more than a few hundredths of it, and neither does the log; and no more than the reserve has.
     pub(crate) fn fitted_to(&self, disk_bytes: u64) -> StorageOptions {
-        let step = (disk_bytes / 128).max(256 << 10);
-        let memtable_bytes = self.memtable_bytes.min(step);
+        let step = step_of(disk_bytes);
+        let memtable_bytes = Self::shape_fitting(disk_bytes, self.shape()).memtable_bytes;
+        let reserve = self.disk_reserve_bytes.unwrap_or_else(|| default_reserve(disk_bytes, memtable_bytes));
+        let table_bytes_max = match reserve {
+            0 => step,
+            reserve => (reserve / Self::TABLES_IN_RESERVE).max(Self::TABLE_BYTES_FOR_RESERVE_MIN).min(step),
+        };
         StorageOptions {
             memtable_bytes,
-            table_bytes: self.table_bytes.min(step),
+            table_bytes: self.table_bytes.min(table_bytes_max),
+            disk_reserve_bytes: Some(reserve),
             journal_bytes_max: self
                 .journal_bytes_max
                 .min(Self::journal_bytes_fitting(disk_bytes, memtable_bytes)),
             ..self.clone()
         }
+    }
+
+    /// What of the shape suits a file system of so many bytes.
+    pub(crate) fn shape_fitting(disk_bytes: u64, shape: EngineShape) -> EngineShape {
+        EngineShape { memtable_bytes: shape.memtable_bytes.min(step_of(disk_bytes)), ..shape }
     }
 
     /// What of the log suits a file system of so many bytes.
@@ -163,9 +195,6 @@ impl StorageOptions {
     /// A sentence that names the field, its value and what is allowed.
     pub fn validate(&self) -> Result<(), String> {
         self.knobs().validate()?;
-        if self.memtable_bytes < 64 << 10 {
-            return Err(format!("memtable_bytes is {}, expected at least 65536", self.memtable_bytes));
-        }
         if self.memtables_bytes < self.memtable_bytes {
             return Err(format!(
                 "memtables_bytes is {}, expected at least memtable_bytes, which is {}",

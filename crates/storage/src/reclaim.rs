@@ -1,8 +1,10 @@
 //! Giving back the room of what was deleted, on a thread that may take its time.
 //!
-//! A dropped collection is one range tombstone at first: its files go when compaction has passed, which on an
-//! idle store is never. Here they are removed whole, and what is left of the range is compacted. While the
-//! disk has little room, memtables are flushed too: tombstones free nothing before they are in a file.
+//! A dropped collection is one range tombstone at first: its files go when compaction has passed, which on
+//! an idle store is never. Here they are removed whole, and what is left of the range is compacted. While
+//! the disk has little room, memtables are flushed too: tombstones free nothing before they are in a file.
+//! And when all that was written is in tables, those with many deletions are compacted: nothing else would
+//! come to do it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -38,6 +40,10 @@ pub(crate) struct Reclaim {
 struct ReclaimState {
     stop: bool,
     flush: bool,
+    /// Nothing is in memtables, and deletions in tables may be many.
+    tidy: bool,
+    /// See [`Store::defer_compaction`](crate::Store::defer_compaction).
+    is_deferred: bool,
     /// The number of threads for flush and compaction that is to be brought into effect.
     jobs: Option<u32>,
     ranges: VecDeque<Range>,
@@ -46,6 +52,7 @@ struct ReclaimState {
 
 enum ReclaimWork {
     Flush,
+    Tidy,
     Jobs(u32),
     Range(Range),
 }
@@ -56,7 +63,8 @@ impl ReclaimState {
             true => Some(ReclaimWork::Flush),
             false => {
                 let jobs = self.jobs.take().map(ReclaimWork::Jobs);
-                jobs.or_else(|| self.ranges.pop_front().map(ReclaimWork::Range))
+                let range = || self.ranges.pop_front().map(ReclaimWork::Range);
+                jobs.or_else(range).or_else(|| std::mem::take(&mut self.tidy).then_some(ReclaimWork::Tidy))
             }
         }
     }
@@ -70,6 +78,21 @@ impl Reclaim {
 
     pub(crate) fn request_flush(&self) {
         self.state.lock().flush = true;
+        self.work.notify_all();
+    }
+
+    /// Whether deletions in tables are left to be.
+    pub(crate) fn defer(&self, is_deferred: bool) {
+        self.state.lock().is_deferred = is_deferred;
+    }
+
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.state.lock().is_deferred
+    }
+
+    /// All that was written is in tables, and nothing more comes for now.
+    pub(crate) fn request_tidying(&self) {
+        self.state.lock().tidy = true;
         self.work.notify_all();
     }
 
@@ -145,6 +168,7 @@ impl ReclaimWork {
     fn run(self, store: &StoreInner) {
         let done = match &self {
             ReclaimWork::Flush => store.engine.flush(),
+            ReclaimWork::Tidy => tidy(store),
             ReclaimWork::Jobs(jobs) => store.engine.set_background_jobs(*jobs),
             ReclaimWork::Range((keyspace, range)) => reclaim(store, *keyspace, range),
         };
@@ -152,6 +176,17 @@ impl ReclaimWork {
             tracing::debug!(%error, "work in the background is not done now");
         }
     }
+}
+
+/// Ends what an idle store holds of deleted keys. Whoever writes again comes first.
+fn tidy(store: &StoreInner) -> Result<(), crate::StorageError> {
+    let applied = store.applied();
+    let mut goes_on = || {
+        let state = store.reclaim.state.lock();
+        let is_needed = state.stop || state.flush || state.jobs.is_some() || !state.ranges.is_empty();
+        !is_needed && !state.is_deferred && store.applied() == applied
+    };
+    if goes_on() { store.engine.compact_deletions(&mut goes_on) } else { Ok(()) }
 }
 
 fn reclaim(store: &StoreInner, keyspace: Keyspace, range: &KeyRange) -> Result<(), crate::StorageError> {

@@ -67,6 +67,8 @@ pub struct BudgetStatistics {
     pub bytes_per_second: u64,
     /// What flush and compaction may write of it.
     pub engine_bytes_per_second: u64,
+    /// What compaction alone may write of it, by a rate of its own; 0 is no limit.
+    pub compaction_bytes_per_second: u64,
     /// How far these are behind: from 0 to 1, where everything is theirs.
     pub debt: f64,
     /// What late clients leave of the budget: from an eighth to 1.

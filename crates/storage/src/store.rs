@@ -12,6 +12,7 @@ use crate::background::{self, Signal, StoreTasks};
 use crate::budget::IoBudget;
 use crate::budget::govern::RecoveryFigures;
 use crate::budget::latency::ForegroundLatency;
+use crate::build_memory::{BuildMemory, BuildPool};
 use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
@@ -113,9 +114,8 @@ pub(crate) struct StoreInner {
     /// Held by who brings sizes into effect, and taken before both.
     pub(crate) resizing: Mutex<()>,
     pace: BackgroundPace,
-    pub(crate) memtable_bytes: u64,
     build_threads: usize,
-    build_memory_bytes: usize,
+    pub(crate) builds: Arc<BuildPool>,
     pub(crate) closed: AtomicBool,
     /// What waits for room on the disk is to fail.
     pub(crate) is_ending: AtomicBool,
@@ -252,15 +252,14 @@ impl Store {
             memory_bound: Mutex::new(StoreMemory::unbounded(options)),
             resizing: Mutex::default(),
             pace: BackgroundPace::default(),
-            memtable_bytes: options.memtable_bytes,
             build_threads: options.build_threads,
-            build_memory_bytes: options.build_memory_bytes,
+            builds: Arc::new(BuildPool::new(options.build_memory_bytes)),
             closed: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             engine,
         });
         inner.engine.time_reads(Arc::clone(&inner.latency));
-        inner.space.look(&inner.engine.pressure(), inner.memtable_bytes, ambient::now());
+        background::look_at_room(&inner, &inner.engine.pressure());
         Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::default() }) })
     }
 
@@ -406,7 +405,7 @@ impl Store {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StorageError> {
         let inner = self.inner.open()?;
-        let _hurry = inner.hurry();
+        let _hurry = inner.hurry_compaction();
         inner.engine.compact(keyspace, range, goes_on)
     }
 
@@ -415,9 +414,9 @@ impl Store {
         self.inner.build_threads
     }
 
-    /// Bytes of memory for the entries of one index build.
-    pub fn build_memory_bytes(&self) -> usize {
-        self.inner.build_memory_bytes
+    /// Memory for the entries of an index build that begins.
+    pub fn build_memory(&self) -> Arc<BuildMemory> {
+        Arc::new(BuildMemory::of(&self.inner.builds))
     }
 
     /// Writes rows into tables that are no part of the store yet; `path` is what the names of their files
@@ -459,6 +458,8 @@ impl Store {
     /// # Errors
     /// What the engine reports.
     pub fn defer_compaction(&self, is_deferred: bool) -> Result<(), StorageError> {
+        self.inner.reclaim.defer(is_deferred);
+        self.inner.signal.written();
         self.inner.open()?.engine.defer_compaction(is_deferred)
     }
 
@@ -624,6 +625,7 @@ impl StoreInner {
     fn finish_close(&self) -> Result<(), StorageError> {
         // Nobody sets the rate any more, and somebody waits.
         self.engine.set_io_rate(self.knobs().io_budget_bytes_per_second);
+        self.engine.set_compaction_rate(0);
         // The governor is gone: whoever waits at the gate goes on and is refused.
         self.open_gates();
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.

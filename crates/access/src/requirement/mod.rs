@@ -52,6 +52,12 @@ impl Requirement {
         matches!(self, Requirement::Nothing)
     }
 
+    /// Whether members ask for it, and hardly anybody else.
+    #[inline]
+    pub const fn is_for_members(&self) -> bool {
+        matches!(self, Requirement::Everything)
+    }
+
     /// Whether who asks may run the command.
     pub fn is_met(&self, request: &AccessRequest<'_>) -> bool {
         match self {

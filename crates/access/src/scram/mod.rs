@@ -1,9 +1,11 @@
-//! SCRAM: what is kept of a password, and the server's side of a login.
+//! SCRAM: what is kept of a password, and both sides of a login.
 //!
 //! Source: RFC 5802, RFC 7677; driver specification "Authentication".
 
+mod client;
 mod server;
 
+pub use client::{ScramChallenge, ScramClient, ScramKeys, ScramProof};
 pub use server::{ScramFailure, ScramServer};
 
 use base64ct::{Base64, Encoding};
@@ -109,14 +111,7 @@ impl std::fmt::Debug for ScramCredentials {
 impl ScramCredentials {
     /// Salts a password, which has been prepared or digested. Takes milliseconds: not for event loops.
     pub fn new(mechanism: Mechanism, password: &str, salt: &[u8], iterations: u32) -> Self {
-        let salted = mechanism.salted(password.as_bytes(), salt, iterations);
-        let client_key = mechanism.hmac(&salted, b"Client Key");
-        ScramCredentials {
-            iterations,
-            salt: salt.to_vec(),
-            stored_key: mechanism.hash(&client_key),
-            server_key: mechanism.hmac(&salted, b"Server Key"),
-        }
+        ScramKeys::new(mechanism, password, salt, iterations).into_credentials(salt, iterations)
     }
 
     /// Credentials of nobody, which look like somebody's: the same ones for the same name, and no password

@@ -21,6 +21,9 @@ pub enum ScramFailure {
     /// Whoever it is does not know the password.
     #[error("the proof is wrong")]
     WrongProof,
+    /// The server does not know it.
+    #[error("the server's signature is wrong: it does not know the password")]
+    WrongSignature,
 }
 
 /// A login between its first and its last message.
@@ -28,6 +31,8 @@ pub enum ScramFailure {
 pub struct ScramServer {
     mechanism: Mechanism,
     credentials: ScramCredentials,
+    /// Of other passwords that do as well, with the same salt.
+    others: Vec<ScramCredentials>,
     /// Of the client and ours, one behind the other.
     nonce: String,
     /// The first messages of both sides, which the proof covers.
@@ -69,7 +74,19 @@ impl ScramServer {
         let salt = Base64::encode_string(&credentials.salt);
         let reply = format!("r={nonce},s={salt},i={}", credentials.iterations);
         let first_messages = format!("{},{reply}", first.bare);
-        Ok((ScramServer { mechanism, credentials, nonce, first_messages }, reply))
+        let others = Vec::new();
+        Ok((ScramServer { mechanism, credentials, others, nonce, first_messages }, reply))
+    }
+
+    /// Takes other passwords as well, which have the same salt and rounds: the keys of a set while they
+    /// change.
+    #[must_use]
+    pub fn or_by(mut self, others: Vec<ScramCredentials>) -> Self {
+        let ScramCredentials { salt, iterations, .. } = &self.credentials;
+        let is_alike = |other: &ScramCredentials| other.salt == *salt && other.iterations == *iterations;
+        assert!(others.iter().all(is_alike), "the client salts one password once");
+        self.others = others;
+        self
     }
 
     /// Checks the proof, and answers with the server's own.
@@ -93,19 +110,23 @@ impl ScramServer {
         let proof =
             Base64::decode_vec(proof).map_err(|_| ScramFailure::Malformed("a proof that is no base64"))?;
         let signed = format!("{},{without_proof}", self.first_messages);
+        let mut known = std::iter::once(&self.credentials).chain(&self.others);
+        let signature = known.find_map(|known| self.signature_by(known, &proof, signed.as_bytes()));
+        signature.map(|own| format!("v={}", Base64::encode_string(&own))).ok_or(ScramFailure::WrongProof)
+    }
+
+    /// The server's signature, where the proof is that of this password.
+    fn signature_by(&self, known: &ScramCredentials, proof: &[u8], signed: &[u8]) -> Option<Vec<u8>> {
         let mechanism = self.mechanism;
-        let signature = mechanism.hmac(&self.credentials.stored_key, signed.as_bytes());
-        if proof.len() != signature.len() {
-            return Err(ScramFailure::WrongProof);
+        let mask = mechanism.hmac(&known.stored_key, signed);
+        if proof.len() != mask.len() {
+            return None;
         }
-        let client_key: Vec<u8> = proof.iter().zip(&signature).map(|(proof, mask)| proof ^ mask).collect();
-        let is_right = mechanism.hash(&client_key).ct_eq(&self.credentials.stored_key);
+        let client_key: Vec<u8> = proof.iter().zip(&mask).map(|(proof, mask)| proof ^ mask).collect();
+        let is_right = mechanism.hash(&client_key).ct_eq(&known.stored_key);
         // Made whether it is sent or not.
-        let own = mechanism.hmac(&self.credentials.server_key, signed.as_bytes());
-        match bool::from(is_right) {
-            true => Ok(format!("v={}", Base64::encode_string(&own))),
-            false => Err(ScramFailure::WrongProof),
-        }
+        let own = mechanism.hmac(&known.server_key, signed);
+        bool::from(is_right).then_some(own)
     }
 }
 
@@ -191,6 +212,7 @@ mod tests {
         let server = ScramServer {
             mechanism: SHA_1.0,
             credentials,
+            others: Vec::new(),
             nonce: "fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j".to_owned(),
             first_messages: "n=user,r=fyko+d2lbbFgONRv9qkxdawL,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,\
                              s=QSXCR+Q6sek8bf92,i=4096"
@@ -210,6 +232,7 @@ mod tests {
         let server = ScramServer {
             mechanism: SHA_256.0,
             credentials,
+            others: Vec::new(),
             nonce: "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned(),
             first_messages: "n=user,r=rOprNGfwEbeRWgbNEkqO,\
                              r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\

@@ -2,7 +2,7 @@
 //! by second, and beside them what the disk itself does.
 //!
 //! ```text
-//!   load the documents ─▶ closed loop: the most ─▶ open loop at 70 % of it, for minutes
+//!   load the documents ─▶ closed loop: the most it sustains ─▶ open loop at 70 % of it, for minutes
 //!                                                  └ a thread: append, fdatasync, ten times a second
 //! ```
 
@@ -118,10 +118,11 @@ impl Visit<'_> {
         measurement.with(rates).with(latencies).with(of_seconds).tracing(seconds.traces(0.0, None))
     }
 
-    /// What the server takes in a closed loop, a second.
+    /// What the server takes in a closed loop, a second, once it has written for as long before.
     pub(super) fn most(&self, served: &mut Served) -> Result<f64, BenchError> {
         let group = self.closed(Load::Writes, self.connections, self.settings.stored, true)?;
-        let window = Window::lasting(self.settings.warm_up, self.settings.long_enough_for_most());
+        let long = self.settings.long_enough_for_most();
+        let window = Window::lasting(long, long);
         Ok(self.run_one(served, group, &window)?.rate())
     }
 

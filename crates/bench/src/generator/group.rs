@@ -7,6 +7,7 @@ use crate::generator::outcome::{ConnectionCounts, Outcome};
 use crate::generator::series::{Second, Tally};
 use crate::generator::spec::{ConnectionOptions, GroupSpec, Pacing, Span};
 use crate::generator::traffic::{Errors, Failure, Share, Ticket};
+use crate::security::ServerAccess;
 use crate::workload::WorkloadTraffic;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ pub(crate) struct Group {
     pub(crate) options: ConnectionOptions,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) compressors: Vec<Compressor>,
+    pub(crate) access: ServerAccess,
     /// The prepared `hello`, where connections begin with one.
     pub(crate) hello: Option<Vec<u8>>,
     pub(crate) share: Share,
@@ -42,6 +44,7 @@ impl Group {
     pub(crate) fn new(spec: &GroupSpec, address: SocketAddr, share: Share) -> Result<Self, BenchError> {
         let traffic = spec.traffic.traffic(share);
         let compressors = spec.options.known_compressors();
+        let access = spec.options.security.access()?;
         let addresses = match spec.options.addresses.as_slice() {
             [] => vec![address],
             several => several.to_vec(),
@@ -50,7 +53,8 @@ impl Group {
             tallies: tallies(&traffic)?,
             traffic,
             pacing: spec.pacing.clone(),
-            hello: spec.options.greets().then(|| hello(&compressors)),
+            hello: spec.options.greets().then(|| hello(&compressors, access.identity.as_ref())),
+            access,
             options: spec.options.clone(),
             addresses,
             compressors,

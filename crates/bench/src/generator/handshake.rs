@@ -3,19 +3,23 @@
 use crate::generator::reply::failure;
 use crate::generator::traffic::Failure;
 use crate::message::{encode, reply_body};
+use access::LoginIdentity;
 use document::{Document, Value, doc};
 use wire::Compressor;
 
 const NAME: &str = "heddle bench";
 
-/// The `hello` of a connection that offers these compressors.
-pub(crate) fn hello(compressors: &[Compressor]) -> Vec<u8> {
+/// The `hello` of a connection that offers these compressors, and on which this user logs in.
+pub(crate) fn hello(compressors: &[Compressor], identity: Option<&LoginIdentity>) -> Vec<u8> {
     let offered: Vec<Value> = compressors.iter().map(|compressor| compressor.name().into()).collect();
     let driver = doc! { "name": NAME, "version": env!("CARGO_PKG_VERSION") };
     let system = doc! { "type": std::env::consts::OS };
     let mut command: Document =
         doc! { "hello": 1, "helloOk": true, "client": { "driver": driver, "os": system } };
     command.push("compression".to_owned(), Value::from(offered));
+    if let Some(user) = identity.and_then(LoginIdentity::asks_mechanisms_of) {
+        command.push("saslSupportedMechs", user);
+    }
     command.push("$db".to_owned(), Value::from("admin"));
     encode(&command)
 }
@@ -53,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_hello_is_what_servers_expect() {
-        let message = hello(&[Compressor::Zlib]);
+        let message = hello(&[Compressor::Zlib], None);
         let body = reply_body(&message).expect("an OP_MSG").to_document();
         assert_eq!(body.get("compression"), Some(&Value::from(vec![Value::from("zlib")])), "{body:?}");
         assert_eq!(body.get("$db"), Some(&Value::from("admin")), "{body:?}");

@@ -34,6 +34,7 @@ mod latencies;
 mod outcome;
 mod progress;
 mod reply;
+mod secured;
 mod series;
 mod spec;
 mod timer;

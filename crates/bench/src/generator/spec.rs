@@ -1,6 +1,7 @@
 //! What a group of connections is told to do, and for how long.
 
 use crate::generator::arrivals::Arrivals;
+use crate::security::SecurityOptions;
 use crate::workload::WorkloadSource;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -64,6 +65,8 @@ pub(crate) struct ConnectionOptions {
     pub(crate) handshake: bool,
     /// Names of the compressors that `hello` offers, in order of preference.
     pub(crate) compressors: Vec<String>,
+    /// Whether TLS is spoken, and who logs in.
+    pub(crate) security: SecurityOptions,
 }
 
 impl ConnectionOptions {
@@ -76,7 +79,7 @@ impl ConnectionOptions {
     }
 
     pub(crate) fn greets(&self) -> bool {
-        self.handshake || !self.compressors.is_empty()
+        self.handshake || !self.compressors.is_empty() || self.security.login.is_some()
     }
 }
 

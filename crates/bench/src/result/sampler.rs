@@ -5,8 +5,9 @@ use crate::command_client::{CommandClient, is_ok};
 use crate::error::BenchError;
 use crate::result::server_status;
 use crate::result::{ServerInfo, ServerSample};
+use crate::security::ServerPlace;
 use document::{Document, doc};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -27,10 +28,10 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// Samples at once and then after each interval.
-    pub(crate) fn start(address: SocketAddr, interval: Duration) -> Self {
+    pub(crate) fn start(place: impl Into<ServerPlace>, interval: Duration) -> Self {
         let (running, ended) = channel();
         let connection = Arc::new(Mutex::new(None));
-        let observer = Observer { address, connection: Arc::clone(&connection), client: None };
+        let observer = Observer { place: place.into(), connection: Arc::clone(&connection), client: None };
         let thread = std::thread::Builder::new()
             .name("sampler".to_owned())
             .spawn(move || observer.observe(interval, &ended))
@@ -58,8 +59,8 @@ impl Sampler {
     }
 
     /// What the server says of itself; empty where it says nothing.
-    pub(crate) fn describe(address: SocketAddr) -> ServerInfo {
-        let Ok(mut client) = CommandClient::connect_within(address, PATIENCE) else {
+    pub(crate) fn describe(place: impl Into<ServerPlace>) -> ServerInfo {
+        let Ok(mut client) = CommandClient::connect_within(place, PATIENCE) else {
             return ServerInfo::default();
         };
         let mut ask = |command: Document| client.command(&command).ok().filter(is_ok);
@@ -77,7 +78,7 @@ impl Drop for Sampler {
 
 /// The thread's side.
 struct Observer {
-    address: SocketAddr,
+    place: ServerPlace,
     connection: Arc<Mutex<Option<TcpStream>>>,
     client: Option<CommandClient>,
 }
@@ -103,7 +104,7 @@ impl Observer {
     /// `None` when the server answers with an error.
     fn sample(&mut self) -> Result<Option<ServerSample>, BenchError> {
         if self.client.is_none() {
-            let client = CommandClient::connect_within(self.address, PATIENCE)?;
+            let client = CommandClient::connect_within(self.place.clone(), PATIENCE)?;
             *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.closer()?);
             self.client = Some(client);
         }

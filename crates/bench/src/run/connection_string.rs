@@ -1,6 +1,7 @@
 //! Connection strings (specification "Connection String"): `mongodb://host[:port],…/database?option=value&…`.
 
 use crate::error::BenchError;
+use crate::security::{BY_CERTIFICATE, LoginOptions, SecurityOptions, TlsRequest};
 use crate::workload::{Concerns, W, WriteConcern};
 use std::fmt;
 use std::str::FromStr;
@@ -30,6 +31,10 @@ const WITHOUT_EFFECT: [&str; 15] = [
     "maxstalenessseconds",
     "readpreferencetags",
 ];
+
+/// What cannot be read of a user is not shown: a password may be in it.
+const UNREAD_USER: &str =
+    "user and password: ':', '/', '?', '@' and '%' are written as %3A, %2F, %3F, %40 and %25";
 
 /// One host: a name or an address without brackets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +67,7 @@ pub(crate) struct ConnectionString {
     /// How long a reply is waited for.
     pub(crate) socket_timeout: Option<Duration>,
     pub(crate) selection_timeout: Option<Duration>,
+    pub(crate) security: SecurityOptions,
     /// What was said and has no effect, in whole sentences.
     pub(crate) warnings: Vec<String>,
 }
@@ -83,20 +89,29 @@ fn parse(text: &str) -> Result<ConnectionString, String> {
     };
     let (before, options) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = before.split_once('/').unwrap_or((before, ""));
-    if authority.contains('@') {
-        return Err("authentication is not supported yet; leave user and password out".to_owned());
-    }
+    let (user, authority) = match authority.rsplit_once('@') {
+        Some((user, authority)) => (Some(user), authority),
+        // It would be taken for hosts and options, and shown.
+        None if rest.contains('@') => return Err(UNREAD_USER.to_owned()),
+        None => (None, authority),
+    };
     let hosts = authority.split(',').map(host).collect::<Result<Vec<Host>, String>>()?;
     let mut found = ConnectionString { hosts, ..ConnectionString::default() };
     if !database.is_empty() {
         found.database = Some(database_name(&decoded(database)?)?);
     }
+    let mut secured = SecuredBy::default();
     for option in options.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option
             .split_once('=')
             .ok_or(format!("the option '{option}' has no value; expected {option}=…"))?;
-        found.set(&decoded(name)?, &decoded(value)?)?;
+        let (name, value) = (decoded(name)?, decoded(value)?);
+        if !secured.set(&name, &value)? {
+            found.set(&name, &value)?;
+        }
     }
+    found.security.login = secured.login(user, found.database.as_deref())?;
+    found.security.tls = secured.tls()?;
     if found.direct == Some(true) && found.hosts.len() > 1 {
         return Err("directConnection=true goes with one host only".to_owned());
     }
@@ -220,22 +235,122 @@ impl ConnectionString {
             "connecttimeoutms" => self.connect_timeout = milliseconds()?,
             "sockettimeoutms" | "timeoutms" => self.socket_timeout = milliseconds()?,
             "serverselectiontimeoutms" => self.selection_timeout = milliseconds()?,
-            "tls" | "ssl" if boolean(name, value)? => return Err("TLS is not supported".to_owned()),
-            "tls" | "ssl" => {}
-            "authsource" | "authmechanism" | "authmechanismproperties" => {
-                return Err(format!("{name}: authentication is not supported yet"));
-            }
             "loadbalanced" if boolean(name, value)? => {
                 return Err("loadBalanced is not supported".to_owned());
             }
             "loadbalanced" => {}
-            other if other.starts_with("tls") => return Err(format!("{name}: TLS is not supported")),
+            "authmechanismproperties" => return Err(format!("{name} is not supported")),
+            other if other.starts_with("tls") => return Err(format!("{name} is not supported")),
             other if WITHOUT_EFFECT.contains(&other) => {
                 self.warnings.push(format!("the option {name} has no effect here"));
             }
             _ => self.warnings.push(format!("unknown option {name} in the connection string")),
         }
         Ok(())
+    }
+}
+
+/// The options that are about logins and TLS.
+#[derive(Debug, Default)]
+struct SecuredBy {
+    source: Option<String>,
+    mechanism: Option<String>,
+    is_secured: Option<bool>,
+    request: TlsRequest,
+}
+
+impl SecuredBy {
+    /// Whether the option is one of these.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let request = &mut self.request;
+        match name.to_ascii_lowercase().as_str() {
+            "authsource" => self.source = Some(database_of_users(value)?),
+            "authmechanism" if value == "DEFAULT" => {}
+            "authmechanism" if matches!(value, "SCRAM-SHA-1" | "SCRAM-SHA-256" | BY_CERTIFICATE) => {
+                self.mechanism = Some(value.to_owned());
+            }
+            "authmechanism" => {
+                let known = "SCRAM-SHA-1, SCRAM-SHA-256 or MONGODB-X509";
+                return Err(format!("{name}={value}: expected {known}"));
+            }
+            "tls" | "ssl" => self.is_secured = Some(boolean(name, value)?),
+            "tlscafile" => request.authorities = Some(value.into()),
+            "tlscertificatekeyfile" => request.certificate_key = Some(value.into()),
+            "tlsallowinvalidcertificates" => request.any_certificate = boolean(name, value)?,
+            "tlsallowinvalidhostnames" => request.any_hostname = boolean(name, value)?,
+            "tlsinsecure" => {
+                request.any_certificate = boolean(name, value)?;
+                request.any_hostname = request.any_certificate;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// `user` is what stands before the hosts.
+    fn login(&self, user: Option<&str>, database: Option<&str>) -> Result<Option<LoginOptions>, String> {
+        if self.mechanism.as_deref() == Some(BY_CERTIFICATE) {
+            return self.by_certificate(user).map(Some);
+        }
+        let Some(user) = user else {
+            return match self.mechanism {
+                Some(_) => Err("authMechanism needs a user: mongodb://USER:PASSWORD@HOST".to_owned()),
+                None => Ok(None),
+            };
+        };
+        let part = |text: &str| {
+            let is_plain = !text.contains([':', '@']);
+            decoded(text).ok().filter(|_| is_plain).ok_or_else(|| UNREAD_USER.to_owned())
+        };
+        let Some((user, password)) = user.split_once(':') else {
+            return Err("the user has no password: mongodb://USER:PASSWORD@HOST".to_owned());
+        };
+        let source = self.source.as_deref().or(database).unwrap_or("admin").to_owned();
+        let (user, password) = (part(user)?, part(password)?);
+        if user.is_empty() {
+            return Err("the user has no name".to_owned());
+        }
+        Ok(Some(LoginOptions { user, password, source, mechanism: self.mechanism.clone() }))
+    }
+
+    /// The name may be left out: the certificate has it.
+    fn by_certificate(&self, user: Option<&str>) -> Result<LoginOptions, String> {
+        if self.is_secured != Some(true) || self.request.certificate_key.is_none() {
+            return Err("authMechanism=MONGODB-X509 goes with tls=true and tlsCertificateKeyFile".to_owned());
+        }
+        let user = decoded(user.unwrap_or_default()).map_err(|_| UNREAD_USER.to_owned())?;
+        Ok(LoginOptions {
+            user,
+            password: String::new(),
+            source: "$external".to_owned(),
+            mechanism: self.mechanism.clone(),
+        })
+    }
+
+    fn tls(self) -> Result<Option<TlsRequest>, String> {
+        match self.is_secured {
+            Some(true) => Ok(Some(self.request)),
+            _ if self.request != TlsRequest::default() => {
+                Err("the other options of TLS go with tls=true".to_owned())
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// `authSource`: a database, or that of names from elsewhere.
+fn database_of_users(name: &str) -> Result<String, String> {
+    if name == "$external" { Ok(name.to_owned()) } else { database_name(name) }
+}
+
+/// A connection string without the password in it, for reports.
+pub(crate) fn without_password(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    match authority.rsplit_once('@').map(|(user, hosts)| (user.split(':').next().unwrap_or(""), hosts)) {
+        Some((user, hosts)) => format!("{scheme}://{user}@{hosts}{behind}"),
+        None => text.to_owned(),
     }
 }
 
@@ -296,10 +411,17 @@ mod tests {
     fn what_cannot_be_is_refused_in_one_clear_line() {
         check_refused("localhost:27017", "expected mongodb://host");
         check_refused("mongodb+srv://cluster.example", "mongodb+srv is not supported");
-        check_refused("mongodb://user:secret@h/", "authentication is not supported yet");
-        check_refused("mongodb://h/?authSource=admin", "authentication is not supported yet");
-        check_refused("mongodb://h/?tls=true", "TLS is not supported");
-        check_refused("mongodb://h/?tlsCAFile=x", "TLS is not supported");
+        check_refused("mongodb://user@h/", "the user has no password");
+        check_refused("mongodb://:secret@h/", "the user has no name");
+        check_refused("mongodb://h/?authMechanism=SCRAM-SHA-1", "authMechanism needs a user");
+        check_refused(
+            "mongodb://u:p@h/?authMechanism=PLAIN",
+            "expected SCRAM-SHA-1, SCRAM-SHA-256 or MONGODB-X509",
+        );
+        check_refused("mongodb://h/?authMechanism=MONGODB-X509", "goes with tls=true");
+        check_refused("mongodb://u:p@h/?authMechanismProperties=x:y", "is not supported");
+        check_refused("mongodb://h/?tlsCAFile=x", "go with tls=true");
+        check_refused("mongodb://h/?tls=true&tlsDisableOCSPEndpointCheck=true", "is not supported");
         check_refused("mongodb://h:99999", "'99999' is no port");
         check_refused("mongodb://h:0", "'0' is no port");
         check_refused("mongodb://", "a host is missing");
@@ -320,7 +442,58 @@ mod tests {
 
     #[test]
     fn credentials_are_never_in_a_message() {
-        let error = ConnectionString::parse("mongodb://user:secret@h/").expect_err("refused").to_string();
-        assert!(!error.contains("secret"), "{error}");
+        for wrong in [
+            "user:secret%zz@h/",
+            "user:sec:ret@h",
+            "user:se@cret@h",
+            "user:sec/ret@h",
+            "user:sec?ret@h",
+            "user:secret@h/?journal=maybe",
+        ] {
+            let error = ConnectionString::parse(&format!("mongodb://{wrong}")).expect_err("refused");
+            let error = error.to_string();
+            assert!(!error.contains("cret"), "{error}");
+        }
+        let shown = |text: &str| without_password(text);
+        assert_eq!(shown("mongodb://me:secret@a,b/db?w=1"), "mongodb://me@a,b/db?w=1");
+        assert_eq!(shown("mongodb://a?x=me:y@z"), "mongodb://a?x=me:y@z");
+        let found = ConnectionString::parse("mongodb://me:secret@h/").expect("valid");
+        assert!(!format!("{found:?}").contains("secret"), "{found:?}");
+    }
+
+    #[test]
+    fn users_and_tls() {
+        let of = |text: &str| ConnectionString::parse(text).expect("valid").security;
+        let login = |user: &str, password: &str, source: &str, mechanism: Option<&str>| {
+            let (user, password, source) = (user.to_owned(), password.to_owned(), source.to_owned());
+            Some(LoginOptions { user, password, source, mechanism: mechanism.map(str::to_owned) })
+        };
+        assert_eq!(of("mongodb://h").login, None);
+        assert_eq!(of("mongodb://h/?authSource=admin").login, None);
+        assert_eq!(of("mongodb://me:p%40ss%3A@h").login, login("me", "p@ss:", "admin", None));
+        assert_eq!(of("mongodb://me:p@h/shop").login, login("me", "p", "shop", None));
+        assert_eq!(
+            of("mongodb://me:p@h/shop?authSource=users&authMechanism=SCRAM-SHA-256").login,
+            login("me", "p", "users", Some("SCRAM-SHA-256"))
+        );
+        let by_certificate = "authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=/me";
+        assert_eq!(
+            of(&format!("mongodb://CN=me%2CO=us@h/?{by_certificate}")).login,
+            login("CN=me,O=us", "", "$external", Some("MONGODB-X509"))
+        );
+        assert_eq!(
+            of(&format!("mongodb://h/?{by_certificate}")).login,
+            login("", "", "$external", Some("MONGODB-X509"))
+        );
+        assert_eq!(of("mongodb://h/?tls=false").tls, None);
+        assert_eq!(of("mongodb://h/?ssl=true").tls, Some(TlsRequest::default()));
+        let full = "mongodb://h/?tls=true&tlsCAFile=%2Fca&tlsCertificateKeyFile=/me&tlsInsecure=true";
+        let expect = TlsRequest {
+            authorities: Some("/ca".into()),
+            certificate_key: Some("/me".into()),
+            any_certificate: true,
+            any_hostname: true,
+        };
+        assert_eq!(of(full).tls, Some(expect));
     }
 }

@@ -12,11 +12,11 @@ use crate::generator::Errors;
 use crate::interrupt::Interrupt;
 use crate::result::LoadPhase;
 use crate::run::loader::{Loaded, Loader};
+use crate::security::ServerPlace;
 use crate::threads::run_all;
 use crate::workload::{Documents, Workload};
 use clap::ValueEnum;
 use document::{Document, Value, doc};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -92,14 +92,15 @@ pub(crate) struct LoadReport {
 /// acknowledged; and [`BenchError::Interrupted`].
 pub(crate) fn load(
     workload: &Workload,
-    address: SocketAddr,
+    place: impl Into<ServerPlace>,
     mode: LoadMode,
     connections: usize,
     seed: u64,
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadReport, BenchError> {
-    let mut client = CommandClient::connect_within(address, PATIENCE)?;
+    let place = place.into();
+    let mut client = CommandClient::connect_within(place.clone(), PATIENCE)?;
     if mode == LoadMode::Fresh {
         drop_collection(workload, &mut client)?;
     }
@@ -115,7 +116,7 @@ pub(crate) fn load(
     if mode != LoadMode::Skip && workload.records() > 0 {
         let mut load = |batches: Vec<u64>| {
             let work = Work::new(batches, batch_of(&documents), before > 0, interrupt);
-            in_parallel(workload, address, connections, &documents, &work, observe)
+            in_parallel(workload, &place, connections, &documents, &work, observe)
         };
         let all = batches(workload.records(), batch_of(&documents));
         let sampled = if before >= workload.records() { sample(&all) } else { Vec::new() };
@@ -186,7 +187,7 @@ impl Work {
 
 fn in_parallel(
     workload: &Workload,
-    address: SocketAddr,
+    place: &ServerPlace,
     connections: usize,
     documents: &Documents,
     work: &Work,
@@ -194,7 +195,7 @@ fn in_parallel(
 ) -> Result<LoadPhase, BenchError> {
     let begun = Instant::now();
     let task = || {
-        let loaded = Loader::connect(workload, documents, address).and_then(|loader| loader.run(work));
+        let loaded = Loader::connect(workload, documents, place).and_then(|loader| loader.run(work));
         if loaded.is_err() {
             work.stop.store(true, Ordering::Relaxed);
         }

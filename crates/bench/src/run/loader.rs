@@ -4,10 +4,10 @@ use crate::command_client::{CommandClient, is_ok, message_of};
 use crate::error::BenchError;
 use crate::message::{encode, message, reply_body};
 use crate::run::load_phase::{PATIENCE, Work};
+use crate::security::ServerPlace;
 use crate::workload::{Documents, Workload};
 use document::{ArrayBuilder, Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,9 +38,9 @@ impl<'w> Loader<'w> {
     pub(crate) fn connect(
         workload: &'w Workload,
         documents: &'w Documents,
-        address: SocketAddr,
+        place: &ServerPlace,
     ) -> Result<Self, BenchError> {
-        Ok(Loader { workload, documents, client: CommandClient::connect_within(address, PATIENCE)? })
+        Ok(Loader { workload, documents, client: CommandClient::connect_within(place.clone(), PATIENCE)? })
     }
 
     /// Takes batch after batch until none is left.

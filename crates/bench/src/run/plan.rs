@@ -109,6 +109,7 @@ impl PlanArguments {
             timeout: wire.timeout.or(target.socket_timeout),
             handshake: wire.handshake,
             compressors: wire.compressors.as_ref().unwrap_or(&target.compressors).0.clone(),
+            security: target.security.clone(),
             ..ConnectionOptions::default()
         };
         Ok(TargetPlan { settings, workload, concerns, options })

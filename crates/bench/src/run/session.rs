@@ -10,11 +10,12 @@ use crate::result::{
 use crate::rig::Rig;
 use crate::run::arguments::PlanArguments;
 use crate::run::assemble::{SATURATED, repetition};
-use crate::run::connection_string::ConnectionString;
+use crate::run::connection_string::{ConnectionString, without_password};
 use crate::run::load_phase::{self, PATIENCE};
 use crate::run::plan::TargetPlan;
 use crate::run::progress::{ProgressLine, RunLine, load_line};
 use crate::run::topology::{self, Targets};
+use crate::security::ServerAccess;
 use crate::workload::{Documents, Part, WorkloadSource};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ pub(crate) struct Session<'p> {
     rig: &'p Rig,
     target: TargetPlan,
     targets: Targets,
+    access: ServerAccess,
     result: RunResult,
 }
 
@@ -51,8 +53,10 @@ impl<'p> Session<'p> {
         wanted.concerns = target.concerns.clone();
         let targets = topology::discover(&wanted)?;
         target.concerns.read_preference.clone_from(&targets.read_preference);
-        let result = describe(plan, &target, &targets, connection_string, label);
-        let mut session = Session { plan, rig, target, targets, result };
+        target.options.security.names.clone_from(&targets.names);
+        let access = target.options.security.access()?;
+        let result = describe(plan, &target, (&targets, &access), connection_string, label);
+        let mut session = Session { plan, rig, target, targets, access, result };
         session.result.warnings = wanted.warnings;
         session.load(line)?;
         Ok(session)
@@ -61,7 +65,7 @@ impl<'p> Session<'p> {
     fn load(&mut self, line: &mut ProgressLine) -> Result<(), BenchError> {
         let loaded = load_phase::load(
             &self.target.workload,
-            self.writes(),
+            self.access.at(self.writes()),
             self.plan.load.load,
             self.plan.load.load_connections as usize,
             self.plan.measure.seed,
@@ -97,7 +101,7 @@ impl<'p> Session<'p> {
     ) -> Result<(), BenchError> {
         let groups = self.groups()?;
         let mut fleet = self.rig.fleet(self.writes(), groups, &self.plan.measure, number)?;
-        let sampler = Sampler::start(self.writes(), SAMPLING);
+        let sampler = Sampler::start(self.access.at(self.writes()), SAMPLING);
         let window = self.plan.window();
         let begin = Instant::now() + window.warm_up;
         let prefix = if of > 1 { format!("{} of {of}: ", number + 1) } else { String::new() };
@@ -181,7 +185,7 @@ impl<'p> Session<'p> {
         if !self.plan.load.drop {
             return Ok(());
         }
-        let mut client = CommandClient::connect_within(self.writes(), PATIENCE)?;
+        let mut client = CommandClient::connect_within(self.access.at(self.writes()), PATIENCE)?;
         load_phase::drop_collection(&self.target.workload, &mut client)
     }
 
@@ -239,18 +243,19 @@ fn loaded_line(phase: &LoadPhase) -> String {
 fn describe(
     plan: &PlanArguments,
     target: &TargetPlan,
-    targets: &Targets,
+    (targets, access): (&Targets, &ServerAccess),
     connection_string: &str,
     label: Option<&str>,
 ) -> RunResult {
-    let server = targets.writes.first().map(|address| Sampler::describe(*address)).unwrap_or_default();
+    let server =
+        targets.writes.first().map(|address| Sampler::describe(access.at(*address))).unwrap_or_default();
     RunResult {
         schema: SCHEMA,
         tool: Tool::here(),
         started: result::now(),
         label: label.unwrap_or(&target.workload.name).to_owned(),
         target: Target {
-            connection_string: connection_string.to_owned(),
+            connection_string: without_password(connection_string),
             hosts: targets.hosts.clone(),
             server,
         },

@@ -3,6 +3,7 @@
 use crate::command_client::{CommandClient, is_ok, message_of};
 use crate::error::BenchError;
 use crate::run::connection_string::{ConnectionString, Host};
+use crate::security::SecurityOptions;
 use document::{Document, Value, doc};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -22,6 +23,8 @@ pub(crate) struct Targets {
     pub(crate) hosts: Vec<String>,
     /// What is sent as `$readPreference`; `None`: nothing.
     pub(crate) read_preference: Option<String>,
+    /// What each address is called.
+    pub(crate) names: Vec<(SocketAddr, String)>,
 }
 
 impl Targets {
@@ -63,7 +66,7 @@ pub(crate) fn discover(wanted: &ConnectionString) -> Result<Targets, BenchError>
     let mut known: BTreeSet<Host> = wanted.hosts.iter().cloned().collect();
     let mut left = wanted.hosts.clone();
     while let Some(host) = left.pop() {
-        match ask(&host, wanted.connect_timeout.unwrap_or(PATIENCE)) {
+        match ask(&host, &wanted.security, wanted.connect_timeout.unwrap_or(PATIENCE)) {
             Ok(member) => {
                 let discovers = wanted.direct != Some(true) && member.set_name.is_some();
                 for other in member.others.iter().filter(|_| discovers) {
@@ -91,10 +94,13 @@ fn member_host(text: &str) -> Result<Host, BenchError> {
     found.into_iter().next().ok_or_else(|| BenchError::Usage(format!("'{text}' names no host")))
 }
 
-fn ask(host: &Host, patience: Duration) -> Result<Member, BenchError> {
+/// As nobody: arbiters know no users.
+fn ask(host: &Host, security: &SecurityOptions, patience: Duration) -> Result<Member, BenchError> {
     let unreachable = |problem: String| BenchError::Unreachable { problem: format!("{host}: {problem}") };
     let address = resolve(host).map_err(&unreachable)?;
-    let mut client = CommandClient::connect_within(address, patience)
+    let names = vec![(address, host.name.clone())];
+    let access = SecurityOptions { login: None, names, ..security.clone() }.access()?;
+    let mut client = CommandClient::connect_within(access.at(address), patience)
         .map_err(|error| unreachable(format!("{error}; is a server running there?")))?;
     let reply = client
         .command(&doc! { "hello": 1, "$db": "admin" })
@@ -195,7 +201,9 @@ fn targets(writes: &[&Member], reads: &[&Member], read_preference: Option<String
     hosts.sort();
     hosts.dedup();
     let read_preference = read_preference.filter(|mode| mode != "primary");
-    Targets { writes: addresses(writes), reads: addresses(reads), hosts, read_preference }
+    let members = writes.iter().chain(reads);
+    let names = members.map(|member| (member.address, member.host.name.clone())).collect();
+    Targets { writes: addresses(writes), reads: addresses(reads), hosts, read_preference, names }
 }
 
 #[cfg(test)]

@@ -2,19 +2,32 @@
 
 use super::BuildProgress;
 use super::run::{Run, RunReader};
+use super::scan::Scan;
 use crate::index_keys::IndexEntryBuf;
 use crate::keys::{self, IndexId};
 use std::cmp::Ordering;
 use std::sync::Arc;
-use storage::{KeyValue, StorageError, TableRows};
+use storage::{BuildPart, KeyValue, StorageError, TableRows};
 
 /// How many rows are given between two looks whether the build goes on.
 const ROWS_PER_LOOK: usize = 1 << 14;
+
+/// What is to be merged: the entries of one index between two keys.
+pub(super) struct MergePlan {
+    pub(super) runs: Vec<Arc<Run>>,
+    /// From the first key to the other, which are those of entries behind the prefix.
+    pub(super) range: (Vec<u8>, Option<Vec<u8>>),
+    pub(super) prefix: [u8; keys::INDEX_PREFIX],
+    pub(super) index: IndexId,
+    pub(super) finds_duplicates: bool,
+}
 
 /// All entries of an index between two keys, with the index's prefix, in order and once each. Finds the
 /// entries whose fields another one has.
 pub(super) struct Merge {
     readers: Vec<RunReader>,
+    /// Of the build's memory, for the readers.
+    _account: BuildPart,
     /// A heap of readers: the one with the lowest key is the first.
     order: Vec<usize>,
     upper: Option<Vec<u8>>,
@@ -28,25 +41,33 @@ pub(super) struct Merge {
     given: usize,
 }
 
-impl Merge {
-    /// Of the keys from `from` to `upper`, which are those of entries behind the prefix.
-    pub(super) fn open(
-        runs: &[Arc<Run>],
-        (from, upper): (&[u8], Option<Vec<u8>>),
-        (prefix, index): ([u8; keys::INDEX_PREFIX], IndexId),
-        finds_duplicates: bool,
-        progress: Arc<BuildProgress>,
-    ) -> Result<Merge, StorageError> {
-        let readers = runs.iter().map(|run| RunReader::open(run, from)).collect::<Result<Vec<_>, _>>()?;
-        let order = (0..readers.len()).collect();
-        let (key, value) = (prefix.to_vec(), Vec::new());
-        let (fields_end, given) = (0, 0);
-        let mut merge =
-            Merge { readers, order, upper, index, finds_duplicates, progress, key, value, fields_end, given };
+impl MergePlan {
+    /// Opens the runs, each with its share of the memory that the build has now.
+    pub(super) fn open(self, scan: &Scan) -> Result<Merge, StorageError> {
+        let (from, upper) = self.range;
+        let files = self.runs.iter().filter(|run| matches!(&***run, Run::File(_))).count();
+        let (buffer_bytes, account) = scan.lend_readers(files);
+        let open = |run| RunReader::open(run, &from, buffer_bytes);
+        let readers = self.runs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut merge = Merge {
+            order: (0..readers.len()).collect(),
+            readers,
+            _account: account,
+            upper,
+            index: self.index,
+            finds_duplicates: self.finds_duplicates,
+            progress: Arc::clone(&scan.progress),
+            key: self.prefix.to_vec(),
+            value: Vec::new(),
+            fields_end: 0,
+            given: 0,
+        };
         (0..merge.order.len() / 2).rev().for_each(|place| merge.sift_down(place));
         Ok(merge)
     }
+}
 
+impl Merge {
     /// The order of two readers: those at their ends are last.
     fn compare(&self, a: usize, b: usize) -> Ordering {
         let current = |reader: usize| self.readers.get(reader).and_then(RunReader::current);

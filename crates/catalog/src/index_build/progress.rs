@@ -7,9 +7,10 @@ use crate::index_keys::IndexEntryBuf;
 use crate::keys::{CollectionId, IndexId};
 use crate::waiters::Waiters;
 use parking_lot::Mutex;
+use query::checkpoint;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use storage::Store;
 use uuid::Uuid;
@@ -19,6 +20,10 @@ use uuid::Uuid;
 const SUSPECTS_MAX: usize = 10_000;
 /// What is done between two looks of `currentOp` at it.
 const SHOWN_EACH: u64 = 1 << 15;
+/// How often a build that stands still looks whether it is to end, …
+const PAUSE_LOOK: Duration = Duration::from_millis(50);
+/// … and, in so many of these times once, whether it may go on.
+const LOOKS_PER_QUESTION: u32 = 10;
 
 /// The steps of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +41,9 @@ pub enum BuildPhase {
 pub trait BuildPace: std::fmt::Debug + Send + Sync {
     /// How long to rest after so many documents, and bytes of them, were read.
     fn rest_after(&self, documents: u64, bytes: u64) -> Duration;
+
+    /// Whether a build that nobody waits for may go on now.
+    fn may_go_on(&self) -> bool;
 }
 
 /// What is being built, and for whom.
@@ -79,6 +87,10 @@ pub struct BuildProgress {
     pub(super) overflowed: AtomicBool,
     finished: Waiters,
     pace: Mutex<Option<Arc<dyn BuildPace>>>,
+    /// It goes on after a restart, and nobody has asked for its indexes since.
+    serves_nobody: AtomicBool,
+    /// Threads of it that stand still until it may go on.
+    standing: AtomicUsize,
 }
 
 impl BuildProgress {
@@ -122,6 +134,8 @@ impl BuildProgress {
             moved: Waiters::default(),
             suspects: Mutex::default(),
             pace: Mutex::default(),
+            serves_nobody: AtomicBool::new(false),
+            standing: AtomicUsize::new(0),
             overflowed: AtomicBool::new(false),
             finished: Waiters::default(),
         }
@@ -219,6 +233,49 @@ impl BuildProgress {
     pub(super) fn rest_after(&self, documents: u64, bytes: u64) -> Duration {
         let pace = self.pace.lock().clone();
         pace.map_or(Duration::ZERO, |pace| pace.rest_after(documents, bytes))
+    }
+
+    /// Nobody waits for it, so that it may be told to stand still.
+    pub(crate) fn serve_nobody(&self) {
+        self.serves_nobody.store(true, Ordering::Release);
+    }
+
+    /// Somebody waits for it: it stands still no more.
+    pub(crate) fn serve(&self) {
+        self.serves_nobody.store(false, Ordering::Release);
+    }
+
+    /// Whether it stands still until its pace lets it go on.
+    pub fn is_paused(&self) -> bool {
+        self.standing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether it is to stand still now.
+    pub(super) fn is_to_pause(&self) -> bool {
+        if !self.serves_nobody.load(Ordering::Acquire) || self.is_stopped() {
+            return false;
+        }
+        let pace = self.pace.lock().clone();
+        pace.is_some_and(|pace| !pace.may_go_on())
+    }
+
+    /// Stands still until it may go on, somebody waits for it, or it is to end. Blocks; who calls holds
+    /// nothing of the store.
+    pub(super) fn pause(&self) {
+        self.standing.fetch_add(1, Ordering::Relaxed);
+        while self.is_to_pause() {
+            for _ in 0..LOOKS_PER_QUESTION {
+                let serves_somebody = !self.serves_nobody.load(Ordering::Acquire);
+                if serves_somebody || self.is_stopped() || checkpoint::look().is_err() {
+                    break;
+                }
+                std::thread::sleep(PAUSE_LOOK);
+            }
+            if checkpoint::look().is_err() {
+                break;
+            }
+        }
+        self.standing.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn index_ids(&self) -> &[IndexId] {

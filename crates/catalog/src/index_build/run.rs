@@ -13,9 +13,10 @@ use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storage::files::extend_checksum;
-use storage::{KeyValue, StorageError};
+use storage::{BuildPart, KeyValue, StorageError};
 
-const BUFFER_BYTES: usize = 256 << 10;
+/// What is written and read at a time.
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes of a file between two marks.
 const MARK_BYTES: u64 = 64 << 10;
 /// What an entry takes beside its bytes.
@@ -35,9 +36,15 @@ struct Slot {
 pub(super) struct EntryBuffer {
     bytes: Vec<u8>,
     slots: Vec<Slot>,
+    account: Option<BuildPart>,
 }
 
 impl EntryBuffer {
+    /// A buffer that keeps account of what it holds, when it is told to [settle](EntryBuffer::settle).
+    pub(super) fn with_account(account: BuildPart) -> EntryBuffer {
+        EntryBuffer { account: Some(account), ..EntryBuffer::default() }
+    }
+
     /// Whether an entry of so many bytes still finds a place.
     pub(super) fn has_place(&self, bytes: usize) -> bool {
         u32::try_from(self.bytes.len() + bytes).is_ok()
@@ -59,9 +66,31 @@ impl EntryBuffer {
         self.slots.len()
     }
 
-    /// What it holds of memory.
+    /// What its entries take.
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes.len() + self.slots.len() * SLOT_BYTES
+    }
+
+    /// What it holds of memory, room for further entries included.
+    fn room(&self) -> usize {
+        self.bytes.capacity() + self.slots.capacity() * SLOT_BYTES
+    }
+
+    /// Tells its account what it holds.
+    pub(super) fn settle(&mut self) {
+        let room = self.room();
+        if let Some(account) = &mut self.account {
+            account.set(room);
+        }
+    }
+
+    /// Gives back what is more than so many bytes of the room that it has for further entries.
+    pub(super) fn keep(&mut self, bytes: usize) {
+        if self.room() > bytes {
+            self.bytes.shrink_to(bytes / 2);
+            self.slots.shrink_to(bytes / 2 / SLOT_BYTES);
+        }
+        self.settle();
     }
 
     pub(super) fn sort(&mut self) {
@@ -239,8 +268,8 @@ pub(super) struct FileReader<R> {
 
 impl<R: Read> FileReader<R> {
     /// At the first entry.
-    fn new(file: R) -> std::io::Result<Self> {
-        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
+    fn new(file: R, buffer_bytes: usize) -> std::io::Result<Self> {
+        let reader = BufReader::with_capacity(buffer_bytes, file);
         let mut reader = FileReader { reader, key: Vec::new(), value: Vec::new(), is_over: false };
         reader.advance()?;
         Ok(reader)
@@ -281,14 +310,15 @@ fn fill(reader: &mut impl Read, bytes: &mut Vec<u8>, length: usize) -> std::io::
 }
 
 impl RunReader {
-    pub(super) fn open(run: &Arc<Run>, from: &[u8]) -> Result<RunReader, StorageError> {
+    /// `buffer_bytes`: what is read of a file at a time.
+    pub(super) fn open(run: &Arc<Run>, from: &[u8], buffer_bytes: usize) -> Result<RunReader, StorageError> {
         let mut reader = match &**run {
             Run::Memory(buffer) => {
                 let key = |slot: &Slot| part(&buffer.bytes, slot.offset, slot.key);
                 let next = buffer.slots.partition_point(|slot| key(slot) < from);
                 return Ok(RunReader::Memory { run: Arc::clone(run), next });
             }
-            Run::File(run) => RunReader::File(run.reader(run.start(from)).map_err(failed)?),
+            Run::File(run) => RunReader::File(run.reader(run.start(from), buffer_bytes).map_err(failed)?),
         };
         while reader.current().is_some_and(|(key, _)| key < from) {
             reader.advance()?;
@@ -350,7 +380,7 @@ impl FileRun {
         let path = directory.join(&record.file);
         let file = Checksummed { file: File::open(&path)?, checksum: 0 };
         let mut run = FileRun { path, marks: Vec::new(), entries: 0, bytes: 0, checksum: 0 };
-        let mut reader = FileReader::new(file)?;
+        let mut reader = FileReader::new(file, BUFFER_BYTES)?;
         while let Some(entry) = reader.current() {
             run.note(entry).ok_or(ErrorKind::InvalidData)?;
             reader.advance()?;
@@ -368,10 +398,10 @@ impl FileRun {
         before.checked_sub(1).and_then(|mark| self.marks.get(mark)).map_or(0, |mark| mark.offset)
     }
 
-    fn reader(&self, offset: u64) -> std::io::Result<FileReader<File>> {
+    fn reader(&self, offset: u64, buffer_bytes: usize) -> std::io::Result<FileReader<File>> {
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(offset))?;
-        FileReader::new(file)
+        FileReader::new(file, buffer_bytes)
     }
 }
 
@@ -392,7 +422,7 @@ mod tests {
     use super::*;
 
     fn rest(run: &Arc<Run>, from: &[u8]) -> Vec<Vec<u8>> {
-        let mut reader = RunReader::open(run, from).expect("a readable run");
+        let mut reader = RunReader::open(run, from, 1000).expect("a readable run");
         let mut keys = Vec::new();
         while let Some((key, value)) = reader.current() {
             assert_eq!(value, [0], "the length of its document key");

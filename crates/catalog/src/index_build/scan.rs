@@ -2,7 +2,7 @@
 //! their entries collected in sorted runs.
 
 use super::BuildProgress;
-use super::run::{EntryBuffer, FileRun, Run};
+use super::run::{BUFFER_BYTES, EntryBuffer, FileRun, Run};
 use super::saved::{SavedScan, SavedStage, remove_unnamed};
 use crate::collection::Collection;
 use crate::definition::IndexDefinition;
@@ -15,7 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use storage::{Cursor, CursorOptions, Direction, KeyRange, Keyspace, ReadTier, StorageError, Store};
+use storage::{
+    BuildMemory, BuildPart, Cursor, CursorOptions, Direction, KeyRange, Keyspace, ReadTier, StorageError,
+    Store,
+};
 
 /// Documents of one step.
 const STEP_DOCUMENTS: usize = 256;
@@ -27,6 +30,9 @@ const PARTS_PER_THREAD: u64 = 8;
 const DOCUMENTS_PER_PART: u64 = 4096;
 /// How often the middle of a part's keys is moved towards that of its bytes.
 const BISECTIONS: u32 = 20;
+
+/// Less than this of a run is not read at a time, however many are merged.
+const READ_BYTES_MIN: usize = 8 << 10;
 
 /// Documents, and bytes of them, between two looks at the pace of builds.
 const PACED_DOCUMENTS: u64 = 2048;
@@ -43,8 +49,9 @@ pub(super) struct Scan {
     /// Held while the state is written down, so that a newer one is never replaced by an older one. Before
     /// `ledger` in the lock order.
     saving: Mutex<()>,
-    /// Memory for the entries of one who scans.
-    memory_bytes: usize,
+    /// What all who scan may hold of entries.
+    memory: Arc<BuildMemory>,
+    threads: usize,
     /// Whether it fails for documents that an index cannot hold, and for want of room.
     pub(super) keeps_rules: bool,
     next_file: AtomicU64,
@@ -102,7 +109,8 @@ impl Scan {
         let scan = Scan {
             ledger: Mutex::new(ledger),
             saving: Mutex::new(()),
-            memory_bytes: store.build_memory_bytes() / threads.max(1),
+            memory: store.build_memory(),
+            threads: threads.max(1),
             progress: Arc::clone(progress),
             next_file: AtomicU64::new(next_file),
             store,
@@ -119,6 +127,20 @@ impl Scan {
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         let directory = self.progress.directory().unwrap_or(Path::new(""));
         directory.join(format!("{kind}-{number}"))
+    }
+
+    /// What one who scans may hold of entries now.
+    fn share(&self) -> usize {
+        self.memory.bytes() / self.threads
+    }
+
+    /// What to read at a time of each of so many runs that are merged by each thread, and an account for it.
+    pub(super) fn lend_readers(&self, runs: usize) -> (usize, BuildPart) {
+        // The other half is for runs that are in memory.
+        let each = (self.share() / 2 / runs.max(1)).clamp(READ_BYTES_MIN, BUFFER_BYTES);
+        let mut account = self.memory.part();
+        account.set(each * runs);
+        (each, account)
     }
 
     /// Where arrays were met, for each index, and its runs.
@@ -218,7 +240,8 @@ impl Part {
 
 impl Scanner {
     pub(super) fn new(scan: &Arc<Scan>, number: usize) -> Scanner {
-        let buffers = scan.indexes.iter().map(|_| EntryBuffer::default()).collect();
+        let buffer = |_| EntryBuffer::with_account(scan.memory.part());
+        let buffers = scan.indexes.iter().map(buffer).collect();
         let multikey = scan.indexes.iter().map(|index| vec![0; index.spec.fields.len()]).collect();
         Scanner {
             scan: Arc::clone(scan),
@@ -263,19 +286,32 @@ impl Scanner {
             }
         }
         self.scan.progress.advance(documents as u64);
-        self.rest_after(documents as u64, bytes as u64);
+        let is_asked = self.rest_after(documents as u64, bytes as u64);
         self.unsaved_documents += documents as u64;
         self.part = (!is_over).then_some(part);
         self.spill_if_full()?;
+        if is_asked && self.scan.progress.is_to_pause() {
+            self.pause()?;
+        }
         Ok(true)
     }
 
-    /// Keeps to the pace that is set for builds.
-    fn rest_after(&mut self, documents: u64, bytes: u64) {
+    /// Stands still until the build may go on. What it has is in files meanwhile, as far as there are any,
+    /// and no old state of the store is kept for it: it goes on from a newer one.
+    fn pause(&mut self) -> Result<(), CatalogError> {
+        self.spill()?;
+        let range = self.part.take().map(|part| part.rest());
+        self.scan.progress.pause();
+        self.part = range.map(|range| self.open(range)).transpose()?;
+        Ok(())
+    }
+
+    /// Keeps to the pace that is set for builds, which is asked now and then: whether it was.
+    fn rest_after(&mut self, documents: u64, bytes: u64) -> bool {
         self.unpaced.0 += documents;
         self.unpaced.1 += bytes;
         if self.unpaced.0 < PACED_DOCUMENTS && self.unpaced.1 < PACED_BYTES {
-            return;
+            return false;
         }
         let (documents, bytes) = std::mem::take(&mut self.unpaced);
         let mut rest = self.scan.progress.rest_after(documents, bytes);
@@ -283,6 +319,7 @@ impl Scanner {
             std::thread::sleep(rest.min(REST_LOOK));
             rest = rest.saturating_sub(REST_LOOK);
         }
+        true
     }
 
     fn next_part(&self) -> Result<Option<Part>, CatalogError> {
@@ -292,11 +329,15 @@ impl Scanner {
             ledger.unsaved.get_mut(self.number).expect("each has his place").push(range.clone());
             range
         };
+        self.open(range).map(Some)
+    }
+
+    fn open(&self, range: KeyRange) -> Result<Part, CatalogError> {
         let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
         let view = self.scan.store.read_view();
         let upper = range.upper.clone();
         let cursor = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
-        Ok(Some(Part { cursor, upper, last: Vec::new() }))
+        Ok(Part { cursor, upper, last: Vec::new() })
     }
 
     fn take(&mut self, document_key: &[u8], document: &[u8]) -> Result<(), CatalogError> {
@@ -316,12 +357,20 @@ impl Scanner {
     }
 
     fn spill_if_full(&mut self) -> Result<(), CatalogError> {
+        self.buffers.iter_mut().for_each(EntryBuffer::settle);
         let held: usize = self.buffers.iter().map(EntryBuffer::held_bytes).sum();
+        let share = self.scan.share();
         // A step's documents may have many entries each.
         let has_place = self.buffers.iter().all(|buffer| buffer.has_place(1 << 31));
-        if self.scan.progress.directory().is_none() || held < self.scan.memory_bytes && has_place {
+        if held < share && has_place { Ok(()) } else { self.spill() }
+    }
+
+    /// Makes runs of what is in memory, where there are files, and writes down how far it is.
+    fn spill(&mut self) -> Result<(), CatalogError> {
+        if self.scan.progress.directory().is_none() || self.unsaved_documents == 0 {
             return Ok(());
         }
+        let share = self.scan.share();
         let mut runs = Vec::new();
         for (position, buffer) in self.buffers.iter_mut().enumerate().filter(|(_, buffer)| !buffer.is_empty())
         {
@@ -329,6 +378,7 @@ impl Scanner {
             let run: FileRun = buffer.spill(self.scan.new_path("run"))?;
             self.scan.pay(run.bytes)?;
             runs.push((position, run));
+            buffer.keep(share / self.scan.indexes.len().max(1));
         }
         let mut ledger = self.scan.ledger.lock();
         for (position, run) in runs {
@@ -348,6 +398,7 @@ impl Scanner {
         for (position, mut buffer) in self.buffers.drain(..).enumerate() {
             if !buffer.is_empty() {
                 buffer.sort();
+                buffer.keep(buffer.held_bytes());
                 ledger.add_run(position, Run::Memory(buffer));
             }
         }

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
-use storage::{Keyspace, WriteUnit};
+use storage::{EngineMemory, Keyspace, StoreMemory, WriteUnit};
 
 fn fill(collection: &Collection, count: i32) {
     let documents = buffers((0..count).map(|id| doc! { "_id": id, "a": id % 100, "u": id }));
@@ -275,6 +275,52 @@ fn write_at_random(things: &Collection, number: i32, seed: u64, stop: &AtomicBoo
             let _ = insert(things, document);
         }
     }
+}
+
+/// Builds an index of some megabytes, all builds together having so many bytes; the most runs on the disk at
+/// a time, and the most that was held.
+fn runs_of_a_build_within(bytes: u64) -> (usize, u64) {
+    const DOCUMENTS: i32 = 40_000;
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = StorageOptions { build_threads: 0, ..StorageOptions::small() };
+    let store = Store::open(directory.path().join("data"), &options).expect("a store");
+    let catalog = Catalog::open(store.clone()).expect("an empty catalog");
+    let things = collection(&catalog, "c");
+    for first in (0..DOCUMENTS).step_by(1_000) {
+        let text = |id: i32| format!("{:0>200}", id.wrapping_mul(7_919) % 100_000);
+        let documents = buffers((first..first + 1_000).map(|id| doc! { "_id": id, "s": text(id) }));
+        let documents: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
+        block_on(things.insert_many(writing(&things), &documents, true));
+    }
+    let engine = EngineMemory { cache: u64::MAX, memtables: 1 << 30 };
+    store.bound_memory(StoreMemory { rows: u64::MAX, builds: bytes, engine });
+    let specs = [IndexSpec::parse(doc! { "key": { "s": 1 }, "name": "s" }.to_buf().as_raw()).expect("one")];
+    let namespace = namespace("c");
+    let mut building = pin!(catalog.create_indexes(changing(&catalog), &namespace, &specs));
+    let mut task = Context::from_waker(Waker::noop());
+    let (mut runs, mut held) = (0, 0);
+    while building.as_mut().poll(&mut task).is_pending() {
+        let builds = std::fs::read_dir(directory.path().join("data/index-builds")).expect("its directory");
+        let files = builds.flatten().flat_map(|build| std::fs::read_dir(build.path()).expect("its files"));
+        let is_run = |file: &std::fs::DirEntry| file.file_name().to_string_lossy().starts_with("run");
+        runs = runs.max(files.flatten().filter(is_run).count());
+        held = held.max(store.memory().builds);
+    }
+    assert_eq!(entries(&things, "s") as i32, DOCUMENTS);
+    assert_eq!(store.memory().builds, 0, "a build that is over holds nothing");
+    (runs, held)
+}
+
+#[test]
+fn a_build_that_has_less_memory_sorts_in_more_runs() {
+    const MIB: u64 = 1 << 20;
+    let (runs, held) = runs_of_a_build_within(u64::MAX);
+    assert_eq!(runs, 0, "64 MiB are enough for all of it");
+    assert!(held > 8 * MIB, "40,000 entries of 200 bytes, and {held} bytes are told");
+    let (runs, held) = runs_of_a_build_within(0);
+    assert!(runs >= 2, "{runs} runs of 4 MiB, which any build may hold");
+    // Room for twice as much, as vectors grow.
+    assert!((3 * MIB..10 * MIB).contains(&held), "{held} bytes");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use storage::{Keyspace, LatchTable};
+use storage::{Keyspace, LatchTable, ReadTier, StorageError};
 
 /// Documents of one write unit at most: bounds how long latches are held and how long one poll takes.
 const UNIT_DOCUMENTS_MAX: usize = 512;
@@ -134,6 +134,15 @@ impl Collection {
                 alone_until = end;
                 continue;
             }
+            let failed = self.failed_for_hidden(context, &report, next..end);
+            if let Some(&last) = failed.last() {
+                // In a box: few come here, and every insert has room for what is in its future.
+                Box::pin(self.insert_past_hidden(context, documents, failed, ordered, &mut report)).await;
+                if ordered && report.errors.len() == failures {
+                    next = last + 1;
+                    continue;
+                }
+            }
             if ordered && report.errors.len() > failures {
                 break;
             }
@@ -158,7 +167,7 @@ impl Collection {
         report.errors.pop().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    async fn insert_unit(
+    pub(super) async fn insert_unit(
         &self,
         context: &OperationContext<'_>,
         documents: &[RawDocument<'_>],
@@ -286,6 +295,10 @@ impl Collection {
                         check.claim(&candidate);
                     }
                     accepted.push(candidate);
+                }
+                // Whether its holder is hidden, and goes, is found out where it may block: by all of the unit.
+                Err(error) if context.tier != ReadTier::Any && self.is_way_to_be_made(context, &error) => {
+                    return Err(StorageError::WouldBlock.into());
                 }
                 Err(error) if error.is_per_document() => {
                     report.errors.push((candidate.position, error));
@@ -445,16 +458,21 @@ impl<'c> FreshKeys<'c> {
     }
 
     fn check(&mut self, candidate: &Candidate<'_>) -> Result<(), WriteError> {
-        let known = self.claimed.contains(&candidate.key)
+        let is_claimed = self.claimed.contains(&candidate.key);
+        let known = is_claimed
             || self.context.view.get_tier(Keyspace::Documents, &candidate.key, self.context.tier)?.is_some();
         if known {
             let id = candidate.document().get("_id").expect("a document on its way in has an _id");
-            return Err(duplicate_id(self.definition, id.to_value()));
+            let holder = (!is_claimed).then(|| keys::behind_collection(&candidate.key).to_vec());
+            return Err(duplicate_id(self.definition, id.to_value(), holder));
         }
         for (position, index, probe) in &mut self.probes {
             for entry in candidate.entries_of(*position) {
-                if self.claimed.contains(entry.fields()) || probe.is_taken(entry, &self.released)? {
-                    return Err(duplicate(self.definition, index, entry));
+                if self.claimed.contains(entry.fields()) {
+                    return Err(duplicate(self.definition, index, entry, None));
+                }
+                if let Some(holder) = probe.holder(entry, &self.released)? {
+                    return Err(duplicate(self.definition, index, entry, Some(holder)));
                 }
             }
         }

@@ -15,6 +15,7 @@
 mod beside;
 mod capped;
 mod found;
+mod hidden;
 pub(crate) mod insert;
 mod latest;
 pub(crate) mod rules;

@@ -35,40 +35,54 @@ impl UniqueProbe {
         entry: &IndexEntryBuf,
         released: &ReleasedKeys,
     ) -> Result<bool, StorageError> {
+        Ok(self.holder(entry, released)?.is_some())
+    }
+
+    /// The document key of that document.
+    pub(crate) fn holder(
+        &mut self,
+        entry: &IndexEntryBuf,
+        released: &ReleasedKeys,
+    ) -> Result<Option<Vec<u8>>, StorageError> {
         let fields = entry.fields();
         self.cursor.seek(fields);
         while let Some((key, value)) = self.cursor.next()? {
             if !key.starts_with(fields) {
-                return Ok(false);
+                return Ok(None);
             }
             // Values are prefix-free, so that an entry beginning with these fields has exactly these fields.
             let other = split_entry(key, value).map(|found| found.document_key);
             if other != entry.key.get(entry.fields_end..) && !released.contains(key) {
-                return Ok(true);
+                return Ok(Some(other.unwrap_or_default().to_vec()));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 
-/// The error for an entry whose fields another document has.
+/// The error for an entry whose fields another document has, if it is known which.
 pub(crate) fn duplicate(
     definition: &CollectionDefinition,
     index: &IndexDefinition,
     entry: &IndexEntryBuf,
+    holder: Option<Vec<u8>>,
 ) -> WriteError {
     let split = split_entry(&entry.key, &entry.value).expect("an entry that was made here is whole");
     // Of one that was read from the index the fields may be damaged.
     let values = decode(split.fields, split.type_bits, &index.spec.directions()).ok();
     let names = index.spec.key.iter().map(|(name, _)| name);
     let key_value = names.zip(values.unwrap_or_default()).collect::<Document>();
-    duplicate_key(definition, index, key_value)
+    duplicate_key(definition, index, key_value, holder)
 }
 
-/// The error for an `_id` that exists.
-pub(crate) fn duplicate_id(definition: &CollectionDefinition, id: Value) -> WriteError {
+/// The error for an `_id` that exists, if it is known where.
+pub(crate) fn duplicate_id(
+    definition: &CollectionDefinition,
+    id: Value,
+    holder: Option<Vec<u8>>,
+) -> WriteError {
     match definition.indexes.first() {
-        Some(index) => duplicate_key(definition, index, Document::from_iter([("_id", id)])),
+        Some(index) => duplicate_key(definition, index, Document::from_iter([("_id", id)]), holder),
         None => WriteError::BadValue("the collection has no _id index".into()),
     }
 }
@@ -77,11 +91,13 @@ fn duplicate_key(
     definition: &CollectionDefinition,
     index: &IndexDefinition,
     key_value: Document,
+    holder: Option<Vec<u8>>,
 ) -> WriteError {
     WriteError::DuplicateKey(Box::new(DuplicateKey {
         namespace: definition.namespace.to_string(),
         index: index.spec.name.clone(),
         key_pattern: index.spec.key.clone(),
         key_value,
+        holder,
     }))
 }

@@ -336,8 +336,8 @@ impl Collection {
         {
             let mut probe = UniqueProbe::new(context, self.id(), change.index.id)?;
             for entry in change.fresh.iter().filter_map(|&position| change.added.get(position)) {
-                if probe.is_taken(entry, released)? {
-                    return Err(duplicate(definition, change.index, entry));
+                if let Some(holder) = probe.holder(entry, released)? {
+                    return Err(duplicate(definition, change.index, entry, Some(holder)));
                 }
             }
         }

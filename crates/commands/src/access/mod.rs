@@ -4,8 +4,9 @@
 //!   admin.system.users ──read──▶ AccessUser (kept by name, of a generation) ──▶ connections logged in
 //!   admin.system.roles ──read──▶ RoleGraph (kept, of a generation) ──┘
 //! ```
-//! Whoever writes either raises the generation. What is written otherwise (a secondary applies it, a tool
-//! writes the documents) is found because the generation is raised now and then without a reason as well.
+//! Whoever writes either raises the generation, and so does a member that has applied what another one has
+//! logged. What is written otherwise (a tool writes the documents) is found because the generation is raised
+//! now and then without a reason as well.
 
 use crate::error::{CommandError, CommandResult};
 use crate::server::DataNode;
@@ -37,7 +38,8 @@ const USERS_MAX: usize = 10_000;
 /// What is kept in memory of users and roles.
 #[derive(Debug)]
 pub(crate) struct AccessCache {
-    generation: AtomicU64,
+    /// Of a member of a set, shared with who applies the log.
+    generation: Arc<AtomicU64>,
     /// Guards the map only.
     users: Mutex<HashMap<UserName, Arc<AccessUser>>>,
     roles: Mutex<Option<(u64, Arc<RoleGraph>)>>,
@@ -51,7 +53,7 @@ pub(crate) struct AccessCache {
 impl Default for AccessCache {
     fn default() -> Self {
         AccessCache {
-            generation: AtomicU64::new(1),
+            generation: Arc::new(AtomicU64::new(1)),
             users: Mutex::default(),
             roles: Mutex::default(),
             has_users: AtomicBool::new(false),
@@ -62,6 +64,11 @@ impl Default for AccessCache {
 }
 
 impl AccessCache {
+    /// One whose generation others raise as well.
+    pub(crate) fn of_generation(generation: Arc<AtomicU64>) -> Self {
+        AccessCache { generation, ..AccessCache::default() }
+    }
+
     /// For which state of users and roles what is kept of them is asked for.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
+use super::out::pay;
 use crate::audit::collection_or_create;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
@@ -88,6 +89,7 @@ pub(crate) async fn merge(
         let is_last = gathered.as_ref().map_or(true, |next| next.is_none());
         merger.write_all(&batch.writes).await?;
         merger.next = gathered?;
+        pay(context, batch.writes.len(), batch.bytes).await?;
         if is_last {
             return Ok(());
         }

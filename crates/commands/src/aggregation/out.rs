@@ -6,6 +6,7 @@
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
 use crate::audit::{self, AuditedCreation};
+use crate::calendar::rest_of_output;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{Located, Pause, Slices, Verdict};
@@ -122,10 +123,23 @@ async fn fill(
         };
         let pause = slices.run(pipeline, collect).await?;
         insert(writing, &collection, &batch).await?;
+        pay(context, batch.len(), bytes).await?;
         if pause == Pause::End {
             return Ok(());
         }
     }
+}
+
+/// Rests after a batch that was written, as long as the I/O budget and the calendar say.
+///
+/// # Errors
+/// The reason for the operation's end.
+pub(super) async fn pay(context: &CommandContext<'_>, documents: usize, bytes: usize) -> CommandResult {
+    let rest = rest_of_output(context.server, documents as u64, bytes as u64);
+    if rest.is_zero() {
+        return Ok(());
+    }
+    context.server.sleep(context.interrupt(), ambient::now() + rest).await
 }
 
 async fn insert(

@@ -20,6 +20,8 @@ pub(crate) struct CalendarBoard {
     told: Mutex<HashMap<WorkId, Told>>,
     /// What copies for other members share.
     pub(crate) copies: WorkPace,
+    /// What `$out` and `$merge` of all clients share.
+    pub(super) outputs: WorkPace,
     /// Whether compaction was told last to put off what it can.
     defers_compaction: AtomicBool,
 }

@@ -73,7 +73,7 @@ fn every_kind_follows_midnight_changes_of_the_clock_and_leap_days() {
 fn rates_that_mean_nothing_are_refused() {
     let server = server();
     for (kind, rate, is_taken) in [
-        ("compaction", "bytesPerSecond", false),
+        ("compaction", "bytesPerSecond", true),
         ("compaction", "documentsPerSecond", false),
         ("backup", "documentsPerSecond", false),
         ("backup", "bytesPerSecond", true),
@@ -81,6 +81,10 @@ fn rates_that_mean_nothing_are_refused() {
         ("initialSync", "bytesPerSecond", true),
         ("indexBuilds", "documentsPerSecond", true),
         ("indexBuilds", "bytesPerSecond", true),
+        ("validate", "documentsPerSecond", false),
+        ("validate", "bytesPerSecond", false),
+        ("out", "documentsPerSecond", true),
+        ("out", "bytesPerSecond", true),
     ] {
         let reply = admin(&server, doc! { "setCalendar": 1, kind: { rate: 1_000i64 } });
         let code = reply.get("code").cloned();
@@ -103,6 +107,8 @@ fn every_kind_is_shown() {
         ("indexBuilds", "open"),
         ("backup", "waiting"),
         ("initialSync", "open"),
+        ("validate", "open"),
+        ("out", "open"),
     ] {
         let Some(Value::Document(work)) = shown.get(kind) else { panic!("{kind}: {shown:?}") };
         assert_eq!(work.get("state"), Some(&Value::from(state)), "{kind}");
@@ -129,6 +135,35 @@ fn compaction_is_put_off_outside_of_its_window_and_done_within() {
     time.advance(60 * MINUTE);
     keep_compaction_to_calendar(&server);
     assert!(!board.defers_compaction(true), "it is put off again");
+}
+
+#[test]
+fn compaction_has_a_rate_within_its_window() {
+    let time = Simulation::begin(15);
+    let server = server();
+    // The governor of a store in memory has no thread: what it is told is what counts.
+    let told = || {
+        keep_compaction_to_calendar(&server);
+        server.node.store.compaction_rate()
+    };
+    assert_eq!(told(), 0);
+    set(
+        &server,
+        doc! { "compaction": [
+            { "start": "01:00", "stop": "02:00", "bytesPerSecond": 1_000_000i64 },
+            { "start": "03:00", "stop": "04:00" },
+        ] },
+    );
+    let expect = [(0, "waiting"), (1_000_000, "open"), (0, "waiting"), (0, "open"), (0, "waiting")];
+    for (hour, (rate, state)) in expect.into_iter().enumerate() {
+        assert_eq!(told(), rate, "at {hour}:00");
+        let shown = status(&server);
+        let Some(Value::Document(shown)) = shown.get("compaction") else { panic!("{shown:?}") };
+        assert_eq!(shown.get("state"), Some(&Value::from(state)), "at {hour}:00");
+        let limit = (rate > 0).then(|| Value::Document(doc! { "bytesPerSecond": (rate as i64) }));
+        assert_eq!(shown.get("rate").cloned(), limit, "at {hour}:00");
+        time.advance(60 * MINUTE);
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@
 //! See `docs/design/calendar.md`.
 
 mod board;
+#[cfg(test)]
+mod commands_tests;
 mod compaction;
 #[cfg(test)]
 mod kinds_tests;
@@ -21,6 +23,7 @@ mod settings;
 mod show;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use crate::server::ServiceContext;
 use catalog::{CollectionId, IndexId};
@@ -28,10 +31,11 @@ use query::calendar::{WorkCalendar, WorkRate};
 
 pub(crate) use board::CalendarBoard;
 pub use compaction::keep_compaction_to_calendar;
-pub(crate) use pace::WorkPace;
 pub use pace::keep_index_builds_to_calendar;
+pub(crate) use pace::{WorkPace, rest_of_output};
 pub(crate) use settings::{DOCUMENT_ID, parse_kind, settings_namespace, stored_calendar};
 pub(crate) use show::{describe, status};
+pub(crate) use window::await_window;
 
 /// A kind of work that the calendar is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,12 +50,23 @@ pub(crate) enum WorkKind {
     Backup,
     /// Copies of the data for other members of the set: they do not wait, and have a rate in its windows.
     InitialSync,
+    /// `validate`, which a client waits for.
+    Validate,
+    /// `$out` and `$merge`, which a client waits for.
+    Out,
 }
 
 impl WorkKind {
     /// All of them.
-    pub(crate) const ALL: [WorkKind; 5] =
-        [WorkKind::Ttl, WorkKind::Compaction, WorkKind::IndexBuilds, WorkKind::Backup, WorkKind::InitialSync];
+    pub(crate) const ALL: [WorkKind; 7] = [
+        WorkKind::Ttl,
+        WorkKind::Compaction,
+        WorkKind::IndexBuilds,
+        WorkKind::Backup,
+        WorkKind::InitialSync,
+        WorkKind::Validate,
+        WorkKind::Out,
+    ];
 
     /// What it is called in commands and figures.
     pub(crate) const fn name(self) -> &'static str {
@@ -61,6 +76,8 @@ impl WorkKind {
             WorkKind::IndexBuilds => "indexBuilds",
             WorkKind::Backup => "backup",
             WorkKind::InitialSync => "initialSync",
+            WorkKind::Validate => "validate",
+            WorkKind::Out => "out",
         }
     }
 
@@ -72,17 +89,20 @@ impl WorkKind {
     /// Which rates mean something for it: documents a second, bytes a second.
     const fn rates(self) -> (bool, bool) {
         match self {
-            WorkKind::Ttl | WorkKind::IndexBuilds => (true, true),
-            // The rate of the engine is the I/O budget.
-            WorkKind::Compaction => (false, false),
-            WorkKind::Backup | WorkKind::InitialSync => (false, true),
+            WorkKind::Ttl | WorkKind::IndexBuilds | WorkKind::Out => (true, true),
+            WorkKind::Compaction | WorkKind::Backup | WorkKind::InitialSync => (false, true),
+            // It keeps writers out: a slower one does harm.
+            WorkKind::Validate => (false, false),
         }
     }
 
-    /// Why it may not wait now, whatever the calendar says.
-    fn override_reason(self, server: &ServiceContext) -> Option<&'static str> {
+    /// Why it may not wait now, whatever the calendar says. `has_begun`: it is asked for its next piece.
+    fn override_reason(self, server: &ServiceContext, has_begun: bool) -> Option<&'static str> {
         let store = &server.node.store;
         match self {
+            WorkKind::Backup if has_begun && store.check_room().is_err() => {
+                Some("the disk is nearly full, and a backup that stands still keeps old files")
+            }
             // What they do makes room.
             WorkKind::Ttl | WorkKind::Compaction if store.check_room().is_err() => {
                 Some("the disk is nearly full")
@@ -138,7 +158,7 @@ fn permission(
     server: &ServiceContext,
     kind: WorkKind,
     calendar: Option<&WorkCalendar>,
-    moment_ms: i64,
+    (moment_ms, has_begun): (i64, bool),
 ) -> Permission {
     let Some(calendar) = calendar else { return Permission::ALWAYS };
     let state = calendar.state_at(moment_ms);
@@ -150,7 +170,7 @@ fn permission(
     if state.open == Some(Permission::UNBOUNDED) {
         return permission;
     }
-    match kind.override_reason(server) {
+    match kind.override_reason(server, has_begun) {
         Some(reason) => Permission::Overridden { reason },
         None => permission,
     }
@@ -163,13 +183,27 @@ pub(crate) fn ask(
     kind: WorkKind,
     own: Option<((CollectionId, IndexId), &WorkCalendar)>,
 ) -> Permission {
+    ask_for(server, kind, own, false)
+}
+
+/// The same for the next piece of work that has begun and stands still between two windows.
+pub(crate) fn ask_to_go_on(server: &ServiceContext, kind: WorkKind) -> Permission {
+    ask_for(server, kind, None, true)
+}
+
+fn ask_for(
+    server: &ServiceContext,
+    kind: WorkKind,
+    own: Option<((CollectionId, IndexId), &WorkCalendar)>,
+    has_begun: bool,
+) -> Permission {
     let board = &server.node.calendar;
     let settings = board.settings(&server.node, storage::ReadTier::Any);
     let (index, calendar) = match own {
         Some((index, calendar)) => (Some(index), Some(calendar)),
         None => (None, settings.of(kind)),
     };
-    let answer = permission(server, kind, calendar, server.now_ms());
+    let answer = permission(server, kind, calendar, (server.now_ms(), has_begun));
     board.note(WorkId { kind, index }, answer);
     answer
 }

@@ -8,6 +8,9 @@ use query::calendar::WorkRate;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+/// A command does not go to sleep for less.
+const REST_MIN: Duration = Duration::from_millis(5);
+
 /// When everything is paid for that was done.
 #[derive(Debug, Default)]
 pub(crate) struct WorkPace(Mutex<Option<Instant>>);
@@ -43,6 +46,27 @@ impl BuildPace for BuildsPace {
             None => Duration::ZERO,
         }
     }
+
+    fn may_go_on(&self) -> bool {
+        // Where another member leads meanwhile there is nothing to wait for: it cannot become ready here.
+        self.server.upgrade().is_none_or(|server| {
+            server.node.replays() || ask(&server, WorkKind::IndexBuilds, None).rate().is_some()
+        })
+    }
+}
+
+/// How long `$out` or `$merge` rests after it has written so much: what it writes is paid for in the part of
+/// the I/O budget that all work beside flush and compaction shares, and at the calendar's rate. On a thread
+/// that may read the disk.
+pub(crate) fn rest_of_output(server: &ServiceContext, documents: u64, bytes: u64) -> Duration {
+    let by_rate = match ask(server, WorkKind::Out, None).rate() {
+        Some(rate) => server.node.calendar.outputs.rest_after(rate, documents, bytes),
+        // What has begun goes on behind the end of its window.
+        None => Duration::ZERO,
+    };
+    let rest = by_rate.max(server.node.store.background_pause(bytes));
+    // What is left out is not forgotten: it is paid for with the next.
+    if rest < REST_MIN { Duration::ZERO } else { rest }
 }
 
 /// From now on index builds keep to the rate of the calendar.

@@ -46,7 +46,7 @@ fn work_of_indexes(collection: &Arc<Collection>) -> Vec<Work> {
 /// What it says now.
 fn state_of(server: &ServiceContext, work: &Work, moment_ms: i64) -> Document {
     let mut state = Document::new();
-    let permission = permission(server, work.id.kind, work.calendar.as_ref(), moment_ms);
+    let permission = permission(server, work.id.kind, work.calendar.as_ref(), (moment_ms, false));
     state.push("state", permission.name());
     let until = |state: &mut Document, until_ms: Option<i64>| {
         if let Some(until_ms) = until_ms {
@@ -67,8 +67,9 @@ fn state_of(server: &ServiceContext, work: &Work, moment_ms: i64) -> Document {
         Permission::Overridden { reason } => state.push("reason", reason),
     }
     if work.id.kind == WorkKind::IndexBuilds {
-        // Those that go on after a restart and nobody works on.
-        state.push("waitingBuilds", server.node.catalog.waiting_index_builds().len() as i64);
+        // Those that go on after a restart: nobody works on them, or the one that somebody does stands still.
+        let paused = usize::from(server.node.resumed_build.is_paused());
+        state.push("waitingBuilds", (server.node.catalog.waiting_index_builds().len() + paused) as i64);
     }
     state.push("overrides", server.node.calendar.overrides(work.id) as i64);
     state

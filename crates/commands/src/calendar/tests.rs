@@ -1,3 +1,4 @@
+use super::WorkKind;
 use crate::server::ServiceContext;
 use crate::testing::{TestClient, TestMember, server_on};
 use crate::ttl::TtlMonitor;
@@ -5,6 +6,7 @@ use ambient::Simulation;
 use document::{Document, Value, doc};
 use parking_lot::Mutex;
 use pollster::block_on;
+use query::calendar::WorkRate;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Disk, MemoryEngine, Room, StorageOptions, Store};
@@ -348,6 +350,32 @@ fn a_disk_that_is_nearly_full_overrides() {
     time.advance(MINUTE);
     pass(&mut TtlMonitor::new(), &server);
     assert_eq!(count(&server, "c"), 100, "there is room again");
+}
+
+#[test]
+fn a_backup_stands_still_behind_its_window_unless_the_disk_needs_its_files() {
+    let time = Simulation::begin(10);
+    let free = Arc::new(Mutex::new(50 << 30));
+    let disk = Arc::new(TestDisk(Arc::clone(&free)));
+    let engine = Arc::new(MemoryEngine::default());
+    let options = StorageOptions { disk_reserve_bytes: Some(1 << 30), ..without_budget() };
+    let (store, mut tasks) = Store::without_threads(engine, disk, &options).expect("memory");
+    let server = server_on(store);
+    set(&server, doc! { "backup": { "start": "00:00", "stop": "01:00", "bytesPerSecond": 7 } });
+    let begins = || super::ask(&server, WorkKind::Backup, None).rate();
+    let goes_on = || super::ask_to_go_on(&server, WorkKind::Backup).rate();
+    assert_eq!(goes_on().and_then(|rate| rate.bytes_per_second), Some(7));
+    time.advance(HOUR);
+    assert_eq!((begins(), goes_on()), (None, None));
+    *free.lock() = 1 << 20;
+    tasks.govern();
+    assert_eq!(goes_on(), Some(WorkRate::default()), "it ends, so that old files can go");
+    assert_eq!(begins(), None, "and none begins on a full disk");
+    *free.lock() = 50 << 30;
+    tasks.govern();
+    assert_eq!(goes_on(), None);
+    time.advance(DAY - HOUR);
+    assert_eq!(goes_on().and_then(|rate| rate.bytes_per_second), Some(7));
 }
 
 #[test]

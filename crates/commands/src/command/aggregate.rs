@@ -5,6 +5,7 @@ use crate::aggregation::{
     AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, check_strictly, explain_aggregate,
     give_first_batch, merge, out, pipeline_failed, refuse_database, report_documents,
 };
+use crate::calendar::{WorkKind, await_window};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
@@ -67,11 +68,13 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         reply.append_fields(&explain_aggregate(context.server, context.database, target, &request)?);
         return Ok(());
     }
-    let environment = Arc::new(environment(context.server, request.variables)?);
-    let (collection, stages) = target.stages(context.server, context.database, &request)?;
-    let parse = || Ok(Pipeline::parse_documents(&stages, &environment)?);
-    let pipeline = context.scheduling().compute(parse).await?;
-    check(context, target, &pipeline)?;
+    let mut parsed = parse(context, target, &request).await?;
+    // What cannot be run is told at once. `$$NOW` and views are those of when it begins.
+    // In boxes: few pipelines come here, and all have room for what is in theirs.
+    if parsed.pipeline.output().is_some() && Box::pin(await_window(context, WorkKind::Out)).await? {
+        parsed = Box::pin(parse(context, target, &request)).await?;
+    }
+    let ParsedAggregate { pipeline, collection, environment } = parsed;
     await_memory(context.server, &context.client.interrupt).await?;
     let output = pipeline.output().cloned();
     let mut running = open(context, target, &request, pipeline, &collection, &environment)?;
@@ -87,6 +90,27 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         }
         None => give_first_batch(context, reply, &namespace, running, request.batch_size, false).await,
     }
+}
+
+/// A pipeline that can be run.
+struct ParsedAggregate {
+    pipeline: Pipeline,
+    /// What it reads from.
+    collection: String,
+    environment: Arc<Environment>,
+}
+
+async fn parse(
+    context: &CommandContext<'_>,
+    target: AggregateTarget<'_>,
+    request: &AggregateRequest<'_>,
+) -> CommandResult<ParsedAggregate> {
+    let environment = Arc::new(environment(context.server, request.variables)?);
+    let (collection, stages) = target.stages(context.server, context.database, request)?;
+    let parse = || Ok(Pipeline::parse_documents(&stages, &environment)?);
+    let pipeline = context.scheduling().compute(parse).await?;
+    check(context, target, &pipeline)?;
+    Ok(ParsedAggregate { pipeline, collection, environment })
 }
 
 fn check(context: &CommandContext<'_>, target: AggregateTarget<'_>, pipeline: &Pipeline) -> CommandResult {

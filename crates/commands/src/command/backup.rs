@@ -1,12 +1,14 @@
 //! `heddleBackup`: a backup of all data into a directory on the server's machine. Heddle's own.
 
 use super::{Command, OnSecondary, Run};
-use crate::calendar::{self, WorkKind, WorkPace};
+use crate::calendar::{self, WorkKind, WorkPace, await_window};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
+use crate::server::ServiceContext;
 use backup::{BackupError, BackupProgress, BackupReport, BackupRequest};
 use catalog::ReadError;
 use document::DocumentBuilder;
+use query::calendar::WorkRate;
 use query::checkpoint;
 use std::path::Path;
 use std::time::Duration;
@@ -14,8 +16,8 @@ use wire::ErrorCode;
 
 /// How often a backup that rests looks whether it is to end.
 const LOOK_EACH: Duration = Duration::from_millis(100);
-/// How often a backup that waits for its window asks whether it is open.
-const WINDOW_LOOK_EACH: Duration = Duration::from_secs(1);
+/// While it stands still, in so many of these times once it asks whether its window is open.
+const LOOKS_PER_QUESTION: u32 = 10;
 
 pub(crate) static COMMAND: Command = Command {
     admin_only: true,
@@ -39,23 +41,30 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
     context.offload().await;
     if !is_urgent {
-        await_window(context).await?;
+        await_window(context, WorkKind::Backup).await?;
     }
+    let (operation, server) = (&context.operation, context.server);
     // It is ended in between, so that it can clean up.
     let mut ended = None;
-    let (operation, server) = (&context.operation, context.server);
+    let mut check = || {
+        checkpoint::look().map_err(|end| {
+            ended = Some(end);
+            BackupError::Ended
+        })
+    };
     let (pace, mut moved) = (WorkPace::default(), 0);
-    let mut look = |progress: BackupProgress| {
-        let BackupProgress { done, total } = progress;
-        operation.set_progress(format!("backup: {done} of {total} bytes"), done, total);
+    let mut look = |BackupProgress { done, total }: BackupProgress| {
         let bytes = done - std::mem::replace(&mut moved, done);
-        let rate = if is_urgent { None } else { calendar::ask(server, WorkKind::Backup, None).rate() };
-        let mut rest = rate.map_or(Duration::ZERO, |rate| pace.rest_after(rate, 0, bytes));
+        let rate = match is_urgent {
+            true => WorkRate::default(),
+            false => await_next_window(server, &mut check, |why| {
+                operation.set_progress(format!("backup: {why}, {done} of {total} bytes"), done, total);
+            })?,
+        };
+        operation.set_progress(format!("backup: {done} of {total} bytes"), done, total);
+        let mut rest = pace.rest_after(rate, 0, bytes);
         loop {
-            checkpoint::look().map_err(|end| {
-                ended = Some(end);
-                BackupError::Ended
-            })?;
+            check()?;
             if rest.is_zero() {
                 return Ok(());
             }
@@ -75,13 +84,29 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
 }
 
-/// Waits until the calendar lets a backup begin. What has begun goes on to its end.
-async fn await_window(context: &CommandContext<'_>) -> CommandResult {
-    while calendar::ask(context.server, WorkKind::Backup, None).rate().is_none() {
-        context.operation.set_progress("backup: waits for its window in the calendar".to_owned(), 0, 0);
-        context.server.sleep(context.interrupt(), ambient::now() + WINDOW_LOOK_EACH).await?;
+/// Stands still behind the end of a window until the next one opens, unless the disk needs the room of the
+/// files that are kept meanwhile; the rate from then on.
+///
+/// # Errors
+/// What `check` says, which is asked now and then.
+fn await_next_window(
+    server: &ServiceContext,
+    check: &mut impl FnMut() -> Result<(), BackupError>,
+    tell: impl FnOnce(&str),
+) -> Result<WorkRate, BackupError> {
+    let mut tell = Some(tell);
+    loop {
+        if let Some(rate) = calendar::ask_to_go_on(server, WorkKind::Backup).rate() {
+            return Ok(rate);
+        }
+        if let Some(tell) = tell.take() {
+            tell("waits for its window in the calendar");
+        }
+        for _ in 0..LOOKS_PER_QUESTION {
+            check()?;
+            std::thread::sleep(LOOK_EACH);
+        }
     }
-    Ok(())
 }
 
 fn refused(error: BackupError) -> CommandError {

@@ -188,16 +188,16 @@ fn security(server: &Arc<ServiceContext>) -> Document {
     let attempts = |received: &Counter, successful: &Counter| {
         doc! { "received": (received.get() as i64), "successful": (successful.get() as i64) }
     };
-    let mechanisms: Document = Mechanism::ALL
-        .into_iter()
-        .zip(&counters.logins)
+    let by_password = Mechanism::ALL.map(Mechanism::name).into_iter().zip(&counters.logins);
+    let mechanisms: Document = std::iter::once(("MONGODB-X509", &counters.certificate_logins))
+        .chain(by_password)
         .map(|(mechanism, logins)| {
             let speculative = attempts(&logins.speculative_received, &logins.speculative_successful);
             let told = doc! {
                 "speculativeAuthenticate": speculative,
                 "authenticate": (attempts(&logins.received, &logins.successful)),
             };
-            (mechanism.name(), Value::Document(told))
+            (mechanism, Value::Document(told))
         })
         .collect();
     doc! {

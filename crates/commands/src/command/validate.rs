@@ -1,6 +1,7 @@
 //! `validate`: checks that documents, indexes and counters agree.
 
 use super::{Command, Run};
+use crate::calendar::{WorkKind, await_window};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{CatalogEntry, Collection, ValidationReport};
@@ -46,6 +47,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             return Err(CommandError::new(code::NAMESPACE_NOT_FOUND, message));
         }
     };
+    await_window(context, WorkKind::Validate).await?;
     let report = collection.validate(|| context.server.node.store.pinned_view()).await?;
     write(&namespace, &collection, &report, reply);
     Ok(())

@@ -60,6 +60,9 @@ impl From<WriteError> for Refusal {
     }
 }
 
+/// How often one change finds a key taken by a document that is hidden and goes: one of each unique index.
+const WAYS_MAX: usize = 100;
+
 impl From<CommandError> for Refusal {
     fn from(error: CommandError) -> Self {
         Refusal::Command(error)
@@ -118,11 +121,21 @@ impl Statement<'_> {
 
     async fn modify_within(&self, document_key: &[u8], tier: ReadTier) -> Result<Option<Modified>, Refusal> {
         let writing = OperationContext { tier, ..self.writing };
-        let mut modified = None;
-        self.collection
-            .update(&writing, document_key, |found| self.decide(found, false, tier, &mut modified))
-            .await?;
-        Ok(modified)
+        let mut left = WAYS_MAX;
+        loop {
+            let mut modified = None;
+            let decide = |found: Option<RawDocument<'_>>| self.decide(found, false, tier, &mut modified);
+            let refusal = match self.collection.update(&writing, document_key, decide).await {
+                Ok(_) => return Ok(modified),
+                Err(refusal) => refusal,
+            };
+            let Refusal::Write(error @ WriteError::DuplicateKey(_)) = &refusal else { return Err(refusal) };
+            // In a box: few come here, and every update has room for what is in its future.
+            if left == 0 || !Box::pin(self.collection.make_way(&writing, error)).await? {
+                return Err(refusal);
+            }
+            left -= 1;
+        }
     }
 
     /// `matches` when it is known that the document still does.
@@ -214,6 +227,10 @@ impl Statement<'_> {
                 Err(refusal) if refusal.would_block() => {
                     context.offload().await;
                     tier = ReadTier::Any;
+                }
+                // Changed by itself it finds whether the one that has the key is hidden, and may go.
+                Err(Refusal::Write(WriteError::DuplicateKey(_))) if self.collection.hides_expired() => {
+                    alone = 1;
                 }
                 Err(refusal) => {
                     // A key may be another document's.

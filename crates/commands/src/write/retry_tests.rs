@@ -125,6 +125,27 @@ fn upserts() {
 }
 
 #[test]
+fn what_takes_the_key_of_a_hidden_document() {
+    let at = Value::DateTime(i64::try_from(ambient::since_epoch().as_millis()).expect("a time") - 100_000);
+    let indexes = document::array![
+        { "key": { "at": 1 }, "name": "at", "expireAfterSeconds": 60 },
+        { "key": { "n": 1 }, "name": "n", "unique": true },
+    ];
+    let before = [
+        doc! { "create": "c", "hideExpired": true },
+        doc! { "createIndexes": "c", "indexes": indexes },
+        doc! { "insert": "c", "documents": [
+            { "_id": 1, "n": 1, "at": (at.clone()) }, { "_id": 2, "n": 2, "at": at }, { "_id": 3, "n": 3 },
+        ] },
+    ];
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 1, "n": 2 }, { "_id": 4, "n": 4 }] };
+    check(&before, insert, ids(&[0, 1]));
+    let upsert = doc! { "q": { "_id": 1 }, "u": { "$set": { "n": 2 } }, "upsert": true };
+    let taken = doc! { "q": { "_id": 3 }, "u": { "$set": { "n": 1 } } };
+    check(&before, update(vec![upsert, taken]), ids(&[0, 1]));
+}
+
+#[test]
 fn removals() {
     let delete = doc! { "delete": "c", "deletes": [{ "q": { "a": 1 }, "limit": 1 }] };
     check(&filled(), delete, ids(&[0]));

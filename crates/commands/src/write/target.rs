@@ -7,8 +7,7 @@ use crate::error::{CommandError, CommandResult, code};
 use crate::exec::StatementFilter;
 use crate::server::ServiceContext;
 use catalog::{
-    CatalogEntry, CatalogError, Collection, DuplicateKey, InsertReport, Namespace, OperationContext,
-    WriteError,
+    CatalogEntry, CatalogError, Collection, InsertReport, Namespace, OperationContext, WriteError,
 };
 use document::{DocumentBuf, RawDocument};
 use query::update::asks_for_key;
@@ -82,30 +81,11 @@ pub(crate) async fn insert_upserted(
     match report.errors.pop().map(|(_, error)| error) {
         None => Ok(true),
         Some(WriteError::DuplicateKey(duplicate))
-            if asks_for_key(filter.document(), &duplicate.key_value)
-                && !(collection.hides_expired() && is_hidden(collection, &duplicate, filter, writing)?) =>
+            if asks_for_key(filter.document(), &duplicate.key_value) =>
         {
             Ok(false)
         }
         Some(error) => Err(error.into()),
-    }
-}
-
-/// Whether the key is taken by a document that the statement does not find however often it looks. Of other
-/// keys than `_id` that is not looked up, and taken for so.
-fn is_hidden(
-    collection: &Collection,
-    duplicate: &DuplicateKey,
-    filter: &StatementFilter<'_>,
-    writing: &OperationContext<'_>,
-) -> CommandResult<bool> {
-    let key = duplicate.key_value.to_buf();
-    let Some(id) = key.as_raw().get("_id").filter(|_| duplicate.key_pattern.len() == 1) else {
-        return Ok(true);
-    };
-    match collection.get(writing.view, id, ReadTier::Any)? {
-        Some(found) => Ok(collection.hides(RawDocument::trusted(&found), filter.moment_ms())?),
-        None => Ok(false),
     }
 }
 

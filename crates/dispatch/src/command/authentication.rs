@@ -4,8 +4,9 @@
 
 use super::{Command, Execution, Run};
 use crate::audit::logged_out;
+use crate::certificate_login::{CertificateLogin, log_in};
 use crate::context::CommandContext;
-use crate::error::{CommandError, CommandResult, code};
+use crate::error::CommandResult;
 use crate::login::{SaslStart, begin, go_on, payload};
 use crate::node::Node;
 use document::DocumentBuilder;
@@ -26,7 +27,9 @@ pub(crate) const fn sasl_continue_entry<N: Node>() -> Command<N> {
 }
 
 pub(crate) const fn authenticate_entry<N: Node>() -> Command<N> {
-    row("authenticate", "Logs in with a certificate; there are none yet.", Run::Now(authenticate))
+    let run = Run::<N>::Later(|context, reply| Box::pin(authenticate(context, reply)));
+    // It reads the user.
+    Command { execution: Execution::DiagnosticPool, ..row("authenticate", "Logs in by a certificate.", run) }
 }
 
 pub(crate) const fn logout_entry<N: Node>() -> Command<N> {
@@ -53,20 +56,12 @@ async fn sasl_continue<N: Node>(
     go_on(context, (i32::try_from(conversation).unwrap_or(0), payload), reply).await
 }
 
-fn authenticate<N: Node>(
+async fn authenticate<N: Node>(
     context: &mut CommandContext<'_, N>,
-    _reply: &mut DocumentBuilder<'_>,
+    reply: &mut DocumentBuilder<'_>,
 ) -> CommandResult {
-    let mechanism = context.fields.string("mechanism")?.unwrap_or("MONGODB-X509");
-    context.fields.ignore(&["user", "db"]);
-    context.fields.finish()?;
-    if mechanism != "MONGODB-X509" {
-        let message = format!("unsupported mechanism {mechanism}: use saslStart");
-        return Err(CommandError::new(code::MECHANISM_UNAVAILABLE, message));
-    }
-    tracing::info!(target: "ACCESS", id = 5_286_307, ctx = %context.client.description(),
-        remote = %context.client.remote, mechanism, "Failed to authenticate: there are no certificates");
-    Err(CommandError::new(code::AUTHENTICATION_FAILED, "Authentication failed."))
+    let login = CertificateLogin::take(&mut context.fields, context.database, false)?;
+    log_in(context, &login, reply).await
 }
 
 async fn logout<N: Node>(context: &mut CommandContext<'_, N>) -> CommandResult {

@@ -4,6 +4,7 @@
 
 use super::{Command, CommandFuture, Run};
 use crate::audit::client_metadata;
+use crate::certificate_login::{CertificateLogin, log_in};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::failpoints::{FailPoint, wait_while_set};
@@ -74,7 +75,7 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
         context.client.set_backs_off();
     }
     if context.fields.any(FOR_MEMBER).is_some() {
-        context.client.link.give_thread();
+        context.client.ask_for_thread(context.server.access.is_enforced());
     }
     let login = take_login(context)?;
     let compression = negotiate(context)?;
@@ -103,7 +104,26 @@ struct LoginAsk<'a> {
     /// `saslSupportedMechs`: whose mechanisms are asked for.
     asked_for: Option<UserName>,
     /// `speculativeAuthenticate`: the first message of a login.
-    speculative: Option<SaslStart<'a>>,
+    speculative: Option<Speculation<'a>>,
+}
+
+/// A login that begins in the handshake.
+#[derive(Debug)]
+enum Speculation<'a> {
+    Sasl(SaslStart<'a>),
+    Certificate(CertificateLogin<'a>),
+}
+
+impl<'a> Speculation<'a> {
+    fn take(asked: RawDocument<'a>, database: &'a str) -> CommandResult<Self> {
+        let is_certificate = asked.first().is_some_and(|first| first.name() == "authenticate");
+        match is_certificate {
+            true => CertificateLogin::take(&mut Fields::nested("authenticate", asked)?, database, true)
+                .map(Speculation::Certificate),
+            false => SaslStart::take(&mut Fields::nested("saslStart", asked)?, database, true)
+                .map(Speculation::Sasl),
+        }
+    }
 }
 
 fn take_login<'a, N: Node>(context: &mut CommandContext<'a, N>) -> CommandResult<LoginAsk<'a>> {
@@ -119,9 +139,7 @@ fn take_login<'a, N: Node>(context: &mut CommandContext<'a, N>) -> CommandResult
     }
     if let Some(speculative) = context.fields.document("speculativeAuthenticate")? {
         // What cannot be begun so is passed over: the client then begins in the usual way.
-        login.speculative = Fields::nested("saslStart", speculative)
-            .and_then(|mut fields| SaslStart::take(&mut fields, context.database, true))
-            .ok();
+        login.speculative = Speculation::take(speculative, context.database).ok();
     }
     Ok(login)
 }
@@ -139,10 +157,14 @@ async fn write_login<N: Node>(
             known.push(mechanism);
         }
     }
-    if let Some(start) = login.speculative {
+    if let Some(speculative) = login.speculative {
         let mut begun = Vec::new();
         let mut answer = DocumentBuilder::new(&mut begun);
-        if begin(context, start, &mut answer).await.is_ok() {
+        let outcome = match speculative {
+            Speculation::Sasl(start) => begin(context, start, &mut answer).await,
+            Speculation::Certificate(login) => log_in(context, &login, &mut answer).await,
+        };
+        if outcome.is_ok() {
             answer.finish();
             reply.append("speculativeAuthenticate", RawDocument::trusted(&begun));
         }

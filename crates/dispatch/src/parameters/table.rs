@@ -192,8 +192,8 @@ parameters! {
         requests, replies. What takes its share from the memory takes it from this; near the limit caches \
         shrink, sorts and groups go to the disk sooner, then requests wait, and at last they are refused \
         with error 146. 0, and the most in any case: what the machine and its control groups allow. Less \
-        than 256 counts as 256. While the server runs it cannot become less than what the memtables of this \
-        start need.";
+        than 256 counts as 256. While the server runs it cannot become less than twice what memtables of the \
+        size that memtableSizeMB gives may take.";
     OplogSizeMb "replication.oplogSizeMB" integer(0, 0, 1 << 30), "MiB",
         start("oplogSize" "replication.oplogSizeMB"),
         "Size beyond which the oldest entries of a new oplog go; 0 takes a twentieth of the disk's free \
@@ -206,6 +206,16 @@ parameters! {
         allowed: &["disabled", "enabled"] }, "", start("" "security.authorization"),
         "`enabled` holds every request to the privileges of who is logged in; the flag `--auth` does so, \
         too. Without any user, who comes from this machine may make the first one.";
+    ClusterAuthMode "security.clusterAuthMode" Kind::Choice { default: "keyFile",
+        allowed: &["keyFile", "sendKeyFile", "sendX509", "x509"] }, "",
+            start("clusterAuthMode" "security.clusterAuthMode"),
+        "By what the members of a set know each other: the key of security.keyFile, or certificates with the \
+        same organisation, unit and domain components (`x509`; net.tls.CAFile says whose). `sendKeyFile` and \
+        `sendX509` show the one and believe both, to go over member by member.";
+    KeyFile "security.keyFile" text(""), "", start("keyFile" "security.keyFile"),
+        "File with the key by which the members of a set know each other: 6 to 1024 characters of base64, \
+        white space aside, or a list of two while they change it. Its owner alone may read it. Turns \
+        security.authorization on. Empty: members believe whoever reaches them.";
     RedactClientLogData "redactClientLogData" off(), "",
         both("redactClientLogData" "security.redactClientLogData"),
         "Values of clients' documents and commands are `###` in the log; names of fields, collections and \
@@ -264,11 +274,12 @@ parameters! {
         both("rowCachePercent" "storage.rocksdb.rowCachePercent"),
         "Share of storage.rocksdb.cacheSizeMB for hot documents as they are, which answers reads by `_id` \
         and updates without a search in blocks; 0 keeps blocks only.";
-    MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB",
-        start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
+    MemtableSizeMb "memtableSizeMB" integer(0, 0, 1 << 16), "MiB",
+        both("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
         "Size at which a memtable is written to disk; 0 takes a thirty-second of \
         storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB, but at most a sixty-fourth of the memory that \
-        the process may use.";
+        the process may use. While the server runs all memtables together, ten or fourteen of them, cannot \
+        be given more than half of the memory.";
     BackgroundMbPerSecond "backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s",
         both("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
         "What flush and compaction may write to the disk at most, together; 0 takes 512. They get an eighth \

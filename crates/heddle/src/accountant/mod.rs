@@ -20,6 +20,7 @@ use course::{Course, Level, Measures};
 use dispatch::parameters::{Parameter, Parameters, Setting};
 use parking_lot::Mutex;
 use query::memory::MemoryPool;
+use replication::network::TcpPeers;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -60,12 +61,34 @@ pub(crate) struct Accountant {
 struct Parts {
     server: Weak<ServiceContext>,
     transport: Weak<transport::Server>,
+    /// The way to the other members of a set.
+    peers: Option<Weak<TcpPeers>>,
+}
+
+impl Parts {
+    /// Bytes that a member of a set keeps for the others.
+    fn for_members(&self) -> u64 {
+        let server = self.server.upgrade();
+        let set = server.as_ref().and_then(|server| server.node.replica_set());
+        let waiting = self.peers.as_ref().and_then(Weak::upgrade).map_or(0, |peers| peers.waiting_bytes());
+        set.map_or(0, |set| set.memory().total()) + waiting as u64
+    }
+
+    /// Bounds that to what suits a process with so much memory.
+    fn bound_members(&self, memory: u64) {
+        let server = self.server.upgrade();
+        if let Some(set) = server.as_ref().and_then(|server| server.node.replica_set()) {
+            set.bound_memory(memory);
+        }
+        if let Some(peers) = self.peers.as_ref().and_then(Weak::upgrade) {
+            peers.bound_memory(memory);
+        }
+    }
 }
 
 #[derive(Debug)]
 struct State {
-    /// Those of the start.
-    first: Sizes,
+    /// Those in force.
     sizes: Sizes,
     course: Course,
     /// What is in force.
@@ -103,14 +126,7 @@ impl Accountant {
             pool,
             store,
             parts: OnceLock::new(),
-            state: Mutex::new(State {
-                first: sizes.clone(),
-                sizes,
-                course,
-                measures,
-                changed: now,
-                gave_back: now,
-            }),
+            state: Mutex::new(State { sizes, course, measures, changed: now, gave_back: now }),
             resident: AtomicU64::new(0),
             resident_max: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
@@ -125,8 +141,10 @@ impl Accountant {
         self: &Arc<Self>,
         server: &Arc<ServiceContext>,
         transport: &Arc<transport::Server>,
+        peers: Option<&Arc<TcpPeers>>,
     ) -> std::io::Result<AccountantThread> {
-        let parts = Parts { server: Arc::downgrade(server), transport: Arc::downgrade(transport) };
+        let peers = peers.map(Arc::downgrade);
+        let parts = Parts { server: Arc::downgrade(server), transport: Arc::downgrade(transport), peers };
         assert!(self.parts.set(parts).is_ok(), "the accountant starts once");
         let watching = Arc::downgrade(self);
         self.parameters.watch(Parameter::MemoryLimitMb, move |setting| match (setting, watching.upgrade()) {
@@ -163,9 +181,13 @@ impl Accountant {
         Duration::from_secs_f64(headroom as f64 / 2.0 / GROWTH_MAX as f64).clamp(*PAUSE.start(), *PAUSE.end())
     }
 
-    /// The caches may have been given another size.
+    /// The caches and memtables may have been given another size.
     fn follow_knobs(&self, state: &mut State) {
         let knobs = self.store.knobs();
+        if state.sizes.memtable != knobs.shape.memtable_bytes {
+            state.sizes = state.sizes.clone().with_memtable(knobs.shape.memtable_bytes);
+            self.store.bound_memory(store_bound(&state.sizes, state.measures));
+        }
         let cache = knobs.cache_bytes + knobs.row_cache_bytes;
         if (state.sizes.cache, state.sizes.row_cache) != (cache, knobs.row_cache_bytes) {
             (state.sizes.cache, state.sizes.row_cache) = (cache, knobs.row_cache_bytes);
@@ -182,8 +204,7 @@ impl Accountant {
             }
             state.measures = measures;
             state.changed = now;
-            self.store.bound_memory(store_bound(&state.sizes, measures));
-            self.pool.set_most(size(pool_bound(&state.sizes, measures.level)));
+            self.lend(state, measures);
             self.pool.set_refuses(measures.level == Level::Exhausted);
         }
         let transport = self.parts.get().and_then(|parts| parts.transport.upgrade());
@@ -194,6 +215,15 @@ impl Accountant {
             state.gave_back = now;
             self.given_back.fetch_add(1, Ordering::Relaxed);
             allocator::give_back_all();
+        }
+    }
+
+    /// Tells each part what it may hold.
+    fn lend(&self, state: &State, measures: Measures) {
+        self.store.bound_memory(store_bound(&state.sizes, measures));
+        self.pool.set_most(size(pool_bound(&state.sizes, measures.level)));
+        if let Some(parts) = self.parts.get() {
+            parts.bound_members(members_bound(&state.sizes, measures.level));
         }
     }
 
@@ -216,15 +246,20 @@ impl Accountant {
     /// Another `memoryLimitMB` while the server runs.
     fn set_limit(&self, limit_mb: u64) -> Result<(), String> {
         let mut state = self.state.lock();
-        let sizes = state.first.retained(Sizes::within(limit_mb, &self.machine, &self.parameters))?;
-        let memory = sizes.store_memory();
-        let (cache_bytes, row_cache_bytes) = (memory.engine.cache, memory.rows);
-        self.store.set_knobs(StorageKnobs { cache_bytes, row_cache_bytes, ..self.store.knobs() })?;
+        let sizes = state.sizes.followed_by(Sizes::within(limit_mb, &self.machine, &self.parameters))?;
+        let StorageKnobs { cache_bytes, row_cache_bytes, shape, build_memory_bytes, .. } =
+            sizes.storage().knobs();
+        self.store.set_knobs(StorageKnobs {
+            cache_bytes,
+            row_cache_bytes,
+            shape,
+            build_memory_bytes,
+            ..self.store.knobs()
+        })?;
         state.course.set_limit(sizes.memory, sizes.cache);
         let measures = state.course.measures();
         state.sizes = sizes;
-        self.store.bound_memory(store_bound(&state.sizes, measures));
-        self.pool.set_most(size(pool_bound(&state.sizes, measures.level)));
+        self.lend(&state, measures);
         let transport = self.parts.get().and_then(|parts| parts.transport.upgrade());
         if let Some(transport) = transport {
             network::set_memory(&self.parameters, &transport, state.sizes.memory);
@@ -238,13 +273,14 @@ impl Accountant {
 fn store_bound(sizes: &Sizes, measures: Measures) -> StoreMemory {
     let best = sizes.store_memory();
     let share = |part: u64| (part as f64 * (measures.caches as f64 / sizes.cache.max(1) as f64)) as u64;
-    let memtables = match measures.level {
-        Level::Easy => sizes.memtables,
-        Level::Tight => sizes.memtables / 2,
-        Level::Short | Level::Exhausted => sizes.memtable,
+    let (memtables, builds) = match measures.level {
+        Level::Easy => (sizes.memtables, best.builds),
+        Level::Tight => (sizes.memtables / 2, best.builds / 2),
+        Level::Short | Level::Exhausted => (sizes.memtable, best.builds / 4),
     };
     StoreMemory {
         rows: share(best.rows),
+        builds,
         engine: EngineMemory { cache: share(best.engine.cache), memtables: memtables.max(sizes.memtable) },
     }
 }
@@ -255,6 +291,15 @@ fn pool_bound(sizes: &Sizes, level: Level) -> u64 {
         Level::Easy => sizes.queries,
         Level::Tight => sizes.queries / 2,
         Level::Short | Level::Exhausted => sizes.queries / 4,
+    }
+}
+
+/// As a process of how much memory a member of a set keeps things for the others.
+fn members_bound(sizes: &Sizes, level: Level) -> u64 {
+    match level {
+        Level::Easy => sizes.memory,
+        Level::Tight => sizes.memory / 2,
+        Level::Short | Level::Exhausted => sizes.memory / 4,
     }
 }
 
@@ -294,9 +339,10 @@ mod tests {
         let bound = |level, caches| store_bound(&sizes, Measures { level, caches });
         assert_eq!(bound(Level::Easy, sizes.cache), sizes.store_memory());
         let half = bound(Level::Tight, sizes.cache / 2);
-        assert_eq!(half.engine.memtables, sizes.memtables / 2);
+        assert_eq!((half.engine.memtables, half.builds), (sizes.memtables / 2, 16 << 20));
         assert!(half.rows + half.engine.cache <= sizes.cache / 2 + 1);
         assert_eq!(bound(Level::Exhausted, 0).engine.memtables, sizes.memtable);
+        assert_eq!(bound(Level::Short, 0).builds, 8 << 20);
         assert_eq!(pool_bound(&sizes, Level::Easy), 64 << 20);
         assert_eq!(pool_bound(&sizes, Level::Short), 16 << 20);
     }

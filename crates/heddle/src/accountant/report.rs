@@ -1,6 +1,6 @@
 //! `serverStatus.heddle.memory`: who holds how much, and how often each measure acted.
 
-use super::Accountant;
+use super::{Accountant, Parts};
 use dispatch::host::MemoryFigures;
 use document::{Document, Value, doc};
 use std::sync::atomic::Ordering;
@@ -32,6 +32,7 @@ impl Accountant {
         let pool = self.pool.figures();
         let (held, engine) = (self.store.memory(), self.store.statistics().engine);
         let parts = self.parts.get();
+        let for_members = parts.map_or(0, Parts::for_members);
         let server = parts.and_then(|parts| parts.server.upgrade());
         let cursors = server.map_or(0, |server| server.cursors.figures().open);
         let transport = parts.and_then(|parts| parts.transport.upgrade());
@@ -43,6 +44,8 @@ impl Accountant {
             ("memtables", held.engine.memtables),
             ("tableReaders", engine.table_reader_bytes),
             ("sortsAndGroups", pool.used as u64),
+            ("indexBuilds", held.builds),
+            ("replication", for_members),
             ("cursors", cursors * CURSOR_BYTES),
             ("connections", network.connections as u64 * CONNECTION_BYTES),
             ("largeRequests", network.requests),
@@ -53,7 +56,7 @@ impl Accountant {
             parts.iter().map(|(name, bytes)| (*name, Value::Int64(*bytes as i64))).collect();
         bytes.push("other", resident as i64 - accounted as i64);
         let state = self.state.lock();
-        let course = &state.course;
+        let (course, bound) = (&state.course, super::store_bound(&state.sizes, state.measures));
         let [_, tight, short, exhausted] = course.entered;
         doc! {
             "limitBytes": (course.limit() as i64),
@@ -63,8 +66,8 @@ impl Accountant {
             "parts": bytes,
             "bounds": {
                 "caches": (state.measures.caches as i64), "cachesAtBest": (state.sizes.cache as i64),
-                "memtables": (super::store_bound(&state.sizes, state.measures).engine.memtables as i64),
-                "sortsAndGroups": (pool.most as i64),
+                "memtables": (bound.engine.memtables as i64),
+                "sortsAndGroups": (pool.most as i64), "indexBuilds": (bound.builds as i64),
             },
             "measures": {
                 "tight": (tight as i64), "short": (short as i64), "exhausted": (exhausted as i64),

@@ -81,9 +81,19 @@ pub(super) fn parse_out(operand: RawValue<'_>, _: &Environment) -> Result<Output
     }
 }
 
+/// Refuses a field that is there twice, so that who asks whether it may be written there, and who writes, look
+/// at the same one.
+fn refuse_twice(owner: &str, spec: RawDocument<'_>, name: &str) -> Result<(), QueryError> {
+    match spec.iter().filter(|other| other.name() == name).nth(1) {
+        Some(_) => Err(query_error!(40413, "BSON field '{owner}.{name}' is a duplicate field")),
+        None => Ok(()),
+    }
+}
+
 fn destination(name: &str, spec: RawDocument<'_>) -> Result<Destination, QueryError> {
     let (mut database, mut collection) = (None, None);
     for element in spec.iter() {
+        refuse_twice(name, spec, element.name())?;
         let place = match element.name() {
             "db" => &mut database,
             "coll" => &mut collection,
@@ -116,6 +126,7 @@ pub(super) fn parse_merge(
         }
         RawValue::Document(spec) => {
             for element in spec.iter() {
+                refuse_twice("$merge", spec, element.name())?;
                 merge.read(element.name(), element.value(), environment)?;
             }
         }

@@ -1,8 +1,10 @@
 //! One connection to another member.
 
+use super::login::log_in;
 use super::secure::MemberStream;
 use super::{NetworkOptions, left_until};
 use crate::peers::PeerError;
+use access::LoginIdentity;
 use document::{DocumentBuf, RawDocument, doc};
 use parking_lot::Mutex;
 use socket2::SockRef;
@@ -68,8 +70,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Looks the name up, connects to the first address that takes it until `connected`, and greets, until
-    /// `greeted`.
+    /// Looks the name up, connects to the first address that takes it until `connected`, greets and logs in,
+    /// until `greeted`.
     pub(super) fn open(
         host: &str,
         connected: Instant,
@@ -93,8 +95,17 @@ impl Connection {
             Some(tls) => MemberStream::secure(socket, tls, host, greeted).map_err(unreachable)?,
         };
         let mut connection = Connection { host: host.to_owned(), stream, last_request: 0 };
-        connection.exchange(greeting(purpose).as_raw(), greeted)?;
+        let login = options.login.as_ref();
+        let answer = connection.exchange(greeting(purpose, login).as_raw(), greeted)?;
+        if let Some(login) = login {
+            log_in(login, &mut connection, answer.as_raw(), greeted)?;
+        }
         Ok(connection)
+    }
+
+    /// Whom it is to.
+    pub(super) fn host(&self) -> &str {
+        &self.host
     }
 
     /// Sends a command and waits for its reply.
@@ -202,7 +213,7 @@ fn addresses(host: &str) -> io::Result<impl Iterator<Item = SocketAddr>> {
 }
 
 /// Who we are, for the other member's log and `currentOp`, and what for.
-fn greeting(purpose: Purpose) -> DocumentBuf {
+fn greeting(purpose: Purpose, login: Option<&LoginIdentity>) -> DocumentBuf {
     let client = doc! {
         "application": { "name": "replication" },
         "driver": { "name": "Heddle", "version": (env!("CARGO_PKG_VERSION")) },
@@ -211,6 +222,9 @@ fn greeting(purpose: Purpose) -> DocumentBuf {
     let mut greeting = doc! { "hello": 1, "client": (client), "$db": "admin" };
     if purpose == Purpose::Envelopes {
         greeting.push("_heddleMember", true);
+    }
+    if let Some(user) = login.and_then(LoginIdentity::asks_mechanisms_of) {
+        greeting.push("saslSupportedMechs", user);
     }
     greeting.to_buf()
 }

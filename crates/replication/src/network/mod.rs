@@ -13,12 +13,16 @@ mod answer;
 mod asker;
 mod connection;
 mod limits;
+mod login;
+#[cfg(test)]
+mod login_tests;
 mod secure;
 mod sender;
 #[cfg(test)]
 mod tests;
 
 use crate::peers::{Answer, PeerError, Peers};
+use access::LoginIdentity;
 use answer::Promise;
 use asker::Asker;
 use document::DocumentBuf;
@@ -29,6 +33,7 @@ pub use secure::MemberTls;
 use sender::Sender;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Times and bounds of the connections to other members.
@@ -54,6 +59,8 @@ pub struct NetworkOptions {
     pub questions_max: usize,
     /// How TLS is spoken to the other members; `None`: not at all.
     pub tls: Option<MemberTls>,
+    /// Who logs in at the beginning of each connection; `None`: nobody.
+    pub login: Option<LoginIdentity>,
 }
 
 impl Default for NetworkOptions {
@@ -68,6 +75,7 @@ impl Default for NetworkOptions {
             outbox_bytes_max: 64 << 20,
             questions_max: 100,
             tls: None,
+            login: None,
         }
     }
 }
@@ -92,6 +100,8 @@ pub struct TcpPeers {
 #[derive(Debug)]
 struct NetworkShared {
     options: NetworkOptions,
+    /// At the start that of the options.
+    outbox_bytes_max: AtomicUsize,
     limits: TimeLimits,
     /// Taken before the locks of a peer.
     peers: Mutex<PeerTable>,
@@ -124,6 +134,7 @@ impl TcpPeers {
     /// The system has no thread left.
     pub fn start(options: NetworkOptions) -> io::Result<Self> {
         let shared = Arc::new(NetworkShared {
+            outbox_bytes_max: AtomicUsize::new(options.outbox_bytes_max),
             options,
             limits: TimeLimits::default(),
             peers: Mutex::default(),
@@ -131,6 +142,17 @@ impl TcpPeers {
         });
         shared.spawn("ask-limits".to_owned(), |shared| shared.limits.run())?;
         Ok(TcpPeers { shared })
+    }
+
+    /// Bytes of envelopes that wait for other members.
+    pub fn waiting_bytes(&self) -> usize {
+        self.shared.peers.lock().senders.values().map(|sender| sender.waiting_bytes()).sum()
+    }
+
+    /// Changes what may wait for one member to that of a process with so much memory.
+    pub fn bound_memory(&self, memory: u64) {
+        let bounds = NetworkOptions::default().within_memory(memory);
+        self.shared.outbox_bytes_max.store(bounds.outbox_bytes_max, Ordering::Relaxed);
     }
 
     /// Ends all connections and threads: whoever waits for an answer hears of it, what was not sent is
@@ -167,7 +189,7 @@ impl Peers for TcpPeers {
         // Again only where the thread ended between the two steps, for it had had nothing to do.
         while let Some(waiting) = envelope.take() {
             let Some(sender) = self.shared.sender(host) else { return };
-            envelope = sender.push(waiting, &self.shared.options);
+            envelope = sender.push(waiting, self.shared.outbox_bytes_max.load(Ordering::Relaxed));
         }
     }
 

@@ -52,13 +52,13 @@ impl Sender {
     }
 
     /// Puts an envelope behind the others; gives it back when nobody would send it.
-    pub(super) fn push(&self, envelope: DocumentBuf, options: &NetworkOptions) -> Option<DocumentBuf> {
+    pub(super) fn push(&self, envelope: DocumentBuf, bytes_max: usize) -> Option<DocumentBuf> {
         let mut outbox = self.outbox.lock();
         if outbox.closed {
             return Some(envelope);
         }
         let bytes = envelope.as_bytes().len();
-        while outbox.bytes + bytes > options.outbox_bytes_max && outbox.take_first().is_some() {}
+        while outbox.bytes + bytes > bytes_max && outbox.take_first().is_some() {}
         outbox.bytes += bytes;
         outbox.waiting.push_back(envelope);
         if outbox.waiting.len() == 1 {
@@ -76,7 +76,7 @@ impl Sender {
         self.changed.notify_one();
     }
 
-    #[cfg(test)]
+    /// Of envelopes that wait.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.outbox.lock().bytes
     }
@@ -129,9 +129,12 @@ impl Worker for Sender {
     fn run(&self, options: &NetworkOptions) {
         let mut connection = None;
         let mut failures = 0_u32;
+        // A member that is there and is not believed is something else than one that is away.
+        let mut is_believed = true;
         while let Some(batch) = self.next_batch(options.idle_limit) {
             match self.deliver(&mut connection, &batch, options) {
                 Ok(()) => {
+                    is_believed = true;
                     if std::mem::take(&mut failures) > 0 {
                         tracing::info!(target: "repl", id = 5_710_003, host = self.host,
                             "Messages of the set's log reach another member again");
@@ -140,7 +143,9 @@ impl Worker for Sender {
                 Err(_) if self.held.is_stopped() => return,
                 Err(error) => {
                     connection = None;
-                    if failures == 0 {
+                    let was_believed =
+                        std::mem::replace(&mut is_believed, !matches!(error, PeerError::NotLoggedIn { .. }));
+                    if failures == 0 || (was_believed && !is_believed) {
                         tracing::info!(target: "repl", id = 5_710_002, host = self.host, %error,
                             "Messages of the set's log do not reach another member");
                     }

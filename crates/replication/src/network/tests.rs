@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, Sender as Told, channel};
 use wire::{CommandMessage, HEADER_LENGTH, MAX_MESSAGE_SIZE, MessageHeader, MessageRef, OpMsg};
 
 /// Long enough for any machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-fn options() -> NetworkOptions {
+pub(super) fn options() -> NetworkOptions {
     NetworkOptions {
         untaken_limit: Duration::from_millis(300),
         connect_limit: Duration::from_millis(500),
@@ -21,7 +21,7 @@ fn options() -> NetworkOptions {
     }
 }
 
-fn peers(options: NetworkOptions) -> TcpPeers {
+pub(super) fn peers(options: NetworkOptions) -> TcpPeers {
     TcpPeers::start(options).expect("a thread")
 }
 
@@ -64,7 +64,7 @@ impl TestMember {
     }
 }
 
-fn read_message(socket: &mut TcpStream) -> Option<Vec<u8>> {
+pub(super) fn read_message(socket: &mut TcpStream) -> Option<Vec<u8>> {
     let mut message = vec![0; HEADER_LENGTH];
     socket.read_exact(&mut message).ok()?;
     let header = MessageHeader::parse(&message, MAX_MESSAGE_SIZE).expect("a header")?;
@@ -73,7 +73,7 @@ fn read_message(socket: &mut TcpStream) -> Option<Vec<u8>> {
     Some(message)
 }
 
-fn reply_to(socket: &mut TcpStream, request: i32, body: RawDocument<'_>) {
+pub(super) fn reply_to(socket: &mut TcpStream, request: i32, body: RawDocument<'_>) {
     let mut reply = CommandMessage::new(body).finish(0);
     reply.seal(1, request);
     let _ = socket.write_all(reply.bytes());
@@ -93,7 +93,7 @@ fn answer_all(mut socket: TcpStream, tell: &Told<DocumentBuf>) {
     }
 }
 
-fn envelope(number: i32) -> DocumentBuf {
+pub(super) fn envelope(number: i32) -> DocumentBuf {
     doc! { "envelope": number, "$db": "admin" }.to_buf()
 }
 
@@ -101,7 +101,7 @@ fn large_envelope(number: i32) -> DocumentBuf {
     doc! { "envelope": number, "filler": ("x".repeat(100_000)), "$db": "admin" }.to_buf()
 }
 
-fn question(number: i32) -> DocumentBuf {
+pub(super) fn question(number: i32) -> DocumentBuf {
     doc! { "question": number, "$db": "admin" }.to_buf()
 }
 

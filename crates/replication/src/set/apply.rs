@@ -21,6 +21,7 @@ use crate::{LocalState, Oplog};
 use catalog::{Collection, Decision, OperationContext, Receipts, Writer};
 use document::{RawDocument, RawValue};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use storage::{CommitError, ProposedGroup, WriteUnit};
 
 /// Why something is not applied yet.
@@ -220,6 +221,9 @@ impl Applying {
         match operations {
             [alone] if parallel::parts_of(alone).is_none() => applier.apply(alone).await?,
             _ => parallel::apply_together(&applier, catalog, operations).await?,
+        }
+        if operations.iter().any(parallel::may_change_access) {
+            self.links.shared.access_changes.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
     }

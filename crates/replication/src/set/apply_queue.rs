@@ -11,6 +11,7 @@ use crate::store_log::Oplog;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use storage::ProposedGroup;
 
 /// What readers are shown at once, at most.
@@ -48,7 +49,7 @@ struct Logged {
 pub(crate) struct ApplyQueue {
     waiting: Mutex<State>,
     /// Of entries in memory; more are only known to be in the log.
-    bytes_max: u64,
+    bytes_max: AtomicU64,
     pub(crate) waker: ThreadWaker,
 }
 
@@ -72,7 +73,17 @@ pub struct Unapplied {
 
 impl ApplyQueue {
     pub(crate) fn new(bytes_max: u64) -> Self {
+        let bytes_max = AtomicU64::new(bytes_max);
         ApplyQueue { waiting: Mutex::default(), bytes_max, waker: ThreadWaker::default() }
+    }
+
+    /// What is more stays in memory until it is applied.
+    pub(crate) fn set_bytes_max(&self, bytes: u64) {
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
     }
 
     /// Adds work; entries join those that wait already.
@@ -83,7 +94,9 @@ impl ApplyQueue {
                 state.bytes += bytes;
                 state.pieces.push_back(Waiting::Group(group, through, bytes));
             }
-            Work::Entries(entries) => entries.into_iter().for_each(|entry| state.add(entry, self.bytes_max)),
+            Work::Entries(entries) => {
+                entries.into_iter().for_each(|entry| state.add(entry, self.bytes_max()));
+            }
         }
         drop(state);
         self.waker.wake();
@@ -92,12 +105,12 @@ impl ApplyQueue {
     /// Whether a group of so many bytes may be logged: it stays in memory until it is applied.
     pub(crate) fn takes(&self, bytes: u64) -> bool {
         let waiting = self.waiting.lock().bytes;
-        waiting == 0 || waiting + bytes <= self.bytes_max
+        waiting == 0 || waiting + bytes <= self.bytes_max()
     }
 
     pub(crate) fn figures(&self) -> Unapplied {
         let state = self.waiting.lock();
-        Unapplied { entries: state.entries, bytes: state.bytes, bytes_max: self.bytes_max }
+        Unapplied { entries: state.entries, bytes: state.bytes, bytes_max: self.bytes_max() }
     }
 
     /// The next work, of entries as many as readers wait for. Only who applies takes.
@@ -269,5 +282,22 @@ mod tests {
         let rest = all(&queue, &oplog);
         assert_eq!([first, rest].concat(), expected);
         assert_eq!(queue.figures(), Unapplied { entries: 0, bytes: 0, bytes_max: BYTES_MAX });
+    }
+
+    #[test]
+    fn another_bound_counts_for_what_comes() {
+        let entries: Vec<LogEntry> = (1..=30).map(|index| entry(index, 100)).collect();
+        let (queue, size) = (ApplyQueue::new(1 << 20), entries[0].size());
+        let push = |some: &[LogEntry]| queue.push(Work::Entries(some.iter().map(committed).collect()));
+        push(&entries[..10]);
+        let kept = queue.figures().bytes;
+        assert!(kept >= 9 * size);
+        queue.set_bytes_max(5 * size);
+        push(&entries[10..20]);
+        assert_eq!((queue.figures().bytes, queue.figures().entries), (kept, 20), "no more in memory");
+        assert!(!queue.takes(size));
+        queue.set_bytes_max(1 << 20);
+        push(&entries[20..]);
+        assert!(queue.takes(size) && queue.figures().bytes > kept);
     }
 }

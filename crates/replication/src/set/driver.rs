@@ -22,6 +22,7 @@ use document::{DocumentBuf, ObjectId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 use storage::{Proposals, WriteUnit};
@@ -77,7 +78,7 @@ pub(crate) enum Asked {
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
     /// Of envelopes; more are dropped, as the network might, and sent again.
-    bytes_max: usize,
+    bytes_max: AtomicUsize,
     pub(crate) waker: ThreadWaker,
 }
 
@@ -104,7 +105,17 @@ pub struct Received {
 
 impl Inbox {
     pub(crate) fn new(bytes_max: usize) -> Self {
+        let bytes_max = AtomicUsize::new(bytes_max);
         Inbox { waiting: Mutex::default(), bytes_max, waker: ThreadWaker::default() }
+    }
+
+    pub(crate) fn set_bytes_max(&self, bytes: usize) {
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Of envelopes that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting.lock().bytes
     }
 
     pub(crate) fn tell(&self, told: Told) {
@@ -132,7 +143,7 @@ impl Inbox {
     /// Word from another member, of so many bytes.
     pub(crate) fn receive(&self, envelope: Envelope, bytes: usize) {
         let mut waiting = self.waiting.lock();
-        if waiting.bytes > 0 && waiting.bytes + bytes > self.bytes_max {
+        if waiting.bytes > 0 && waiting.bytes + bytes > self.bytes_max.load(Ordering::Relaxed) {
             waiting.received.dropped += 1;
             return;
         }
@@ -285,6 +296,7 @@ impl Driver {
         participant.control_flow(&self.proposals, now);
         report.has_ended = self.stops && participant.may_stop(&self.proposals, now);
         participant.publish_and_answer();
+        participant.tell_memory();
         self.inbox.await_data(participant.awaits_data());
         Ok(report)
     }

@@ -305,7 +305,7 @@ impl Participant {
                 continue;
             }
             let bytes = group.entries_mut().map(|entry| entry.len()).sum::<usize>();
-            if !self.member.takes(bytes) || !self.links.queue.takes(bytes as u64) {
+            if !self.member.takes(bytes) || !self.has_memory_for(bytes as u64) {
                 self.leading.held = Some(group);
                 return;
             }

@@ -18,6 +18,8 @@ use storage::Store;
 
 /// Pieces that are under way at the same time: about what a group of the commit queue holds.
 const AT_ONCE_MAX: usize = 64;
+/// Where users and roles are.
+const ACCESS_DATABASE: &str = "admin";
 
 /// What is applied by itself.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +46,15 @@ pub(super) fn parts_of(entry: &OplogEntry) -> Option<&[Operation]> {
         operation => std::slice::from_ref(operation),
     };
     parts.iter().all(|part| target(part).is_none_or(|target| target.uuid.is_some())).then_some(parts)
+}
+
+/// Whether users or roles may have changed: documents of the database `admin`, or anything but documents.
+pub(super) fn may_change_access(entry: &OplogEntry) -> bool {
+    let is_of_admin = |target: &Target| target.namespace.database() == ACCESS_DATABASE;
+    match parts_of(entry) {
+        Some(parts) => parts.iter().filter_map(target).any(is_of_admin),
+        None => true,
+    }
 }
 
 fn target(operation: &Operation) -> Option<&Target> {

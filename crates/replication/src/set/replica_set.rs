@@ -13,6 +13,7 @@ use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
 use crate::set::history::{History, HistoryFigures, Moment};
 use crate::set::kept_log::{KeptLogFigures, LogNeed};
+use crate::set::memory::MemberMemory;
 use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
@@ -26,6 +27,7 @@ use document::{DocumentBuf, ObjectId, RawDocument, Timestamp, doc};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::{ENTRY_BYTES_MAX, Store};
@@ -211,6 +213,12 @@ impl ReplicaSet {
     /// The retryable writes that commands and who applies know of.
     pub fn sessions(&self) -> &Arc<RetryTable> {
         &self.0.sessions
+    }
+
+    /// Grows whenever users or roles may have changed by what another member has logged, once that is in the
+    /// data. Whoever changes them here may count as well.
+    pub fn access_changes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.0.shared.access_changes)
     }
 
     /// As what other members may know this server, first what it calls itself.
@@ -470,6 +478,21 @@ impl ReplicaSet {
     /// What waits to be applied.
     pub fn unapplied(&self) -> Unapplied {
         self.0.queue.figures()
+    }
+
+    /// What it keeps in memory for the other members.
+    pub fn memory(&self) -> MemberMemory {
+        let (unapplied, received) = (self.unapplied().bytes, self.0.inbox.waiting_bytes() as u64);
+        MemberMemory { unapplied, received, ..self.0.shared.kept_memory.figures() }
+    }
+
+    /// Changes what it may keep to that of a process with so much memory, but for the end of the log. What is
+    /// more stays until its turn has come, and no more comes until then.
+    pub fn bound_memory(&self, memory: u64) {
+        let bounds = SetOptions::new("", Vec::new(), 0).within_memory(memory);
+        self.0.shared.kept_memory.set_uncommitted_max(bounds.uncommitted_bytes_max);
+        self.0.queue.set_bytes_max(bounds.unapplied_bytes_max);
+        self.0.inbox.set_bytes_max(bounds.received_bytes_max);
     }
 
     /// How flow control is set, to be changed at any time.

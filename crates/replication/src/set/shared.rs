@@ -4,6 +4,7 @@ use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::batches::Batches;
 use crate::set::kept_log::{KeptLogFigures, LogNeed};
+use crate::set::memory::KeptMemory;
 use crate::set::{
     DefaultReadFreshness, ElectionFigures, FlowFigures, FlowSettings, SetError, SyncSourceFigures, Topology,
 };
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     /// The state of the set that was learnt last, for members that are behind.
     pub(crate) state_note: ArcSwapOption<DocumentBuf>,
     pub(crate) batches: Batches,
+    /// Grows whenever users or roles may have changed by what another member has logged.
+    pub(crate) access_changes: Arc<AtomicU64>,
     /// One more than the microseconds of the time that the data are as of; 0 where nothing is known of it.
     fresh_as_of: AtomicU64,
     /// The latest time that somebody waits for them to be as of.
@@ -63,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) log_need: Mutex<Option<LogNeed>>,
     /// As of the last look at what may be trimmed. A leaf in the lock order.
     pub(crate) kept_log: Mutex<KeptLogFigures>,
+    pub(crate) kept_memory: KeptMemory,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
     /// A leaf in the lock order.
@@ -86,6 +90,7 @@ impl Shared {
             source: AtomicI32::new(-1),
             state_note: ArcSwapOption::empty(),
             batches: Batches::default(),
+            access_changes: Arc::new(AtomicU64::new(1)),
             fresh_as_of: AtomicU64::new(0),
             fresh_wanted: AtomicU64::new(0),
             read_freshness: AtomicU64::new(0),
@@ -96,6 +101,7 @@ impl Shared {
             asked_by: Mutex::default(),
             log_need: Mutex::default(),
             kept_log: Mutex::default(),
+            kept_memory: KeptMemory::default(),
             oplog: OnceLock::new(),
             set_id: Mutex::default(),
             disk: OnceLock::new(),

@@ -104,6 +104,11 @@ impl StoreLog {
         })
     }
 
+    /// What the end of the log takes in memory.
+    pub(crate) fn recent_bytes(&self) -> u64 {
+        self.recent.bytes()
+    }
+
     /// The oplog, for readers and settings.
     pub fn oplog(&self) -> Oplog {
         self.oplog.clone()

@@ -29,6 +29,10 @@ impl Recent {
         }
     }
 
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) fn get(&self, index: LogIndex) -> Option<&LogEntry> {
         let first = self.entries.front()?.position.index;
         self.entries.get(usize::try_from(index.checked_sub(first)?).ok()?)

@@ -30,7 +30,10 @@ pub(crate) struct BudgetGovernor {
     /// Whether a memtable was sealed at the last tick: what comes of it is to be looked at.
     has_sealed: bool,
     engine_rate: u64,
+    compaction_rate: u64,
     jobs: Option<(u32, Instant)>,
+    /// What was applied when deletions in tables were last looked for.
+    tidied: u64,
 }
 
 /// What recovery would have to do, for statistics.
@@ -51,7 +54,9 @@ impl BudgetGovernor {
             synced: 0,
             has_sealed: false,
             engine_rate: u64::MAX,
+            compaction_rate: 0,
             jobs: None,
+            tidied: 0,
         }
     }
 
@@ -67,8 +72,13 @@ impl BudgetGovernor {
         self.sync(store, memtables.journal_bytes);
         let debt = debt(pressure, &memtables.of, &store.gate_limits, knobs.dirty_target());
         self.set_rates(store, &knobs, debt, now);
+        self.set_compaction_rate(store, pressure);
         self.set_jobs(store, &knobs, debt, now);
-        GateLimits { unflushed_bytes: knobs.dirty_band(), ..store.gate_limits }
+        self.tidy(store, debt);
+        let lent = store.memory_bound.lock().memtables_band(knobs.shape.memtable_bytes);
+        let asked = knobs.dirty_band();
+        let unflushed_bytes = if lent.paced < asked.paced { lent } else { asked };
+        GateLimits { unflushed_bytes, ..store.gate_limits }
     }
 
     /// Whether nothing changes as long as nothing is written: nobody is behind, late or waits, and all that
@@ -76,7 +86,9 @@ impl BudgetGovernor {
     pub(crate) fn is_at_rest(&self, store: &StoreInner) -> bool {
         let rates = store.budget.rates();
         let is_even = self.controller.is_at_rest() && rates.debt <= 0.0;
-        is_even && !self.has_sealed && !self.tail.awaits_flush() && !store.budget.is_hurried()
+        let holds_compaction = self.compaction_rate == store.budget.compaction_wanted();
+        let has_sealed = self.has_sealed || self.tail.awaits_flush();
+        is_even && holds_compaction && !has_sealed && !store.budget.is_hurried()
     }
 
     /// When a memtable is due that nothing more is written to.
@@ -134,6 +146,28 @@ impl BudgetGovernor {
         if rates.engine != self.engine_rate {
             self.engine_rate = rates.engine;
             store.engine.set_io_rate(rates.engine);
+        }
+    }
+
+    /// Its own rate holds compaction while nothing says that it must not be held: the bound of the calendar,
+    /// looked at here at each tick.
+    fn set_compaction_rate(&mut self, store: &StoreInner, pressure: &Pressure) {
+        let has_room = store.space.state() == SpaceState::Normal;
+        let is_bound = has_room && !store.gate_limits.forbids_deferring(pressure);
+        let rate = store.budget.decide_compaction(is_bound);
+        if rate != self.compaction_rate {
+            self.compaction_rate = rate;
+            store.engine.set_compaction_rate(rate);
+        }
+    }
+
+    /// Once all that was written is in tables, and compaction has nothing to do by itself.
+    fn tidy(&mut self, store: &StoreInner, debt: f64) {
+        let applied = store.applied();
+        let is_due = self.tidied != applied && self.tail.is_empty() && debt <= 0.0;
+        if is_due && !store.reclaim.is_deferred() {
+            self.tidied = applied;
+            store.reclaim.request_tidying();
         }
     }
 

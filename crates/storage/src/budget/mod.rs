@@ -112,6 +112,12 @@ pub(crate) struct IoBudget {
     reason: AtomicU8,
     /// Those who wait for a flush or a compaction.
     hurried: AtomicUsize,
+    /// Of these, those who wait for a compaction.
+    compaction_hurried: AtomicUsize,
+    /// What compaction may write of what is the engine's, where nothing forbids to hold it; 0 is no limit.
+    compaction_wanted: AtomicU64,
+    /// The same as it is in force.
+    compaction: AtomicU64,
 }
 
 impl IoBudget {
@@ -144,20 +150,55 @@ impl IoBudget {
     /// Until the guard goes, somebody waits for what flush or compaction write.
     pub(crate) fn hurry(&self) -> Hurry<'_> {
         self.hurried.fetch_add(1, Ordering::Relaxed);
-        Hurry(self)
+        Hurry { budget: self, waits_for_compaction: false }
+    }
+
+    /// The same for who waits for a compaction: it has no rate of its own meanwhile.
+    pub(crate) fn hurry_compaction(&self) -> Hurry<'_> {
+        self.hurried.fetch_add(1, Ordering::Relaxed);
+        self.compaction_hurried.fetch_add(1, Ordering::Relaxed);
+        Hurry { budget: self, waits_for_compaction: true }
     }
 
     pub(crate) fn is_hurried(&self) -> bool {
         self.hurried.load(Ordering::Relaxed) > 0
     }
+
+    /// What compaction is to write per second from now on; 0 is no limit of its own.
+    pub(crate) fn want_compaction(&self, bytes_per_second: u64) {
+        self.compaction_wanted.store(bytes_per_second, Ordering::Relaxed);
+    }
+
+    /// What compaction may write per second; 0 is no limit of its own. It has none while somebody waits for
+    /// it, and none while it may not wait (`is_bound` is false).
+    pub(crate) fn decide_compaction(&self, is_bound: bool) -> u64 {
+        let is_free = !is_bound || self.compaction_hurried.load(Ordering::Relaxed) > 0;
+        let rate = if is_free { 0 } else { self.compaction_wanted.load(Ordering::Relaxed) };
+        self.compaction.store(rate, Ordering::Relaxed);
+        rate
+    }
+
+    pub(crate) fn compaction_wanted(&self) -> u64 {
+        self.compaction_wanted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn compaction(&self) -> u64 {
+        self.compaction.load(Ordering::Relaxed)
+    }
 }
 
 /// See [`IoBudget::hurry`].
-pub(crate) struct Hurry<'b>(&'b IoBudget);
+pub(crate) struct Hurry<'b> {
+    budget: &'b IoBudget,
+    waits_for_compaction: bool,
+}
 
 impl Drop for Hurry<'_> {
     fn drop(&mut self) {
-        self.0.hurried.fetch_sub(1, Ordering::Relaxed);
+        self.budget.hurried.fetch_sub(1, Ordering::Relaxed);
+        if self.waits_for_compaction {
+            self.budget.compaction_hurried.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

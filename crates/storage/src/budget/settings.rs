@@ -19,8 +19,9 @@ impl Store {
         self.inner.knobs()
     }
 
-    /// Changes them. They count at once, but for the sizes of the caches and of the log, which a thread of
-    /// its own brings into effect; on a small file system the log stays within what suits it.
+    /// Changes them. They count at once, but for the sizes of caches, memtables, tables and the log, which a
+    /// thread of its own brings into effect; on a small file system what is written stays within what suits
+    /// it.
     ///
     /// # Errors
     /// When they contradict each other, in a sentence. Nothing has changed then.
@@ -29,13 +30,18 @@ impl Store {
         let inner = &self.inner;
         let disk_bytes = inner.space.statistics().total_bytes;
         if disk_bytes > 0 {
-            let fitting = StorageOptions::journal_bytes_fitting(disk_bytes, inner.memtable_bytes);
+            knobs.shape = StorageOptions::shape_fitting(disk_bytes, knobs.shape);
+            let memtable_bytes = knobs.shape.memtable_bytes;
+            let fitting = StorageOptions::journal_bytes_fitting(disk_bytes, memtable_bytes);
             knobs.journal_bytes_max = knobs.journal_bytes_max.min(fitting);
         }
         let before = std::mem::replace(&mut *inner.knobs.lock(), knobs);
         inner.latency.set_target(knobs.latency_target);
+        inner.builds.set_each(knobs.build_memory_bytes);
         inner.signal.written();
-        let sizes = |knobs: StorageKnobs| (knobs.cache_bytes, knobs.row_cache_bytes, knobs.journal_bytes_max);
+        let sizes = |knobs: StorageKnobs| {
+            (knobs.cache_bytes, knobs.row_cache_bytes, knobs.journal_bytes_max, knobs.shape)
+        };
         if sizes(before) == sizes(knobs) {
             return Ok(());
         }
@@ -43,6 +49,21 @@ impl Store {
         let started =
             std::thread::Builder::new().name("heddle-settings".into()).spawn(move || store.resize());
         started.map(drop).map_err(|error| format!("no thread can be started that changes the sizes: {error}"))
+    }
+}
+
+impl Store {
+    /// Has compaction write no more than so many bytes per second from now on, whatever flushes do; 0 is no
+    /// limit but the I/O budget. It does not count while compaction is behind, the disk has little room or
+    /// somebody waits for a compaction.
+    pub fn set_compaction_rate(&self, bytes_per_second: u64) {
+        self.inner.budget.want_compaction(bytes_per_second);
+        self.inner.signal.written();
+    }
+
+    /// What it was told last, whether or not it counts now.
+    pub fn compaction_rate(&self) -> u64 {
+        self.inner.budget.compaction_wanted()
     }
 }
 
@@ -58,10 +79,20 @@ impl StoreInner {
         hurry
     }
 
+    /// The same for who waits for a compaction.
+    pub(crate) fn hurry_compaction(&self) -> Hurry<'_> {
+        let hurry = self.budget.hurry_compaction();
+        self.signal.written();
+        hurry
+    }
+
     /// Brings the sizes in force into effect. The last ones count.
     fn resize(&self) {
         self.apply_memory();
-        let journal_bytes_max = self.knobs().journal_bytes_max;
+        let StorageKnobs { journal_bytes_max, shape, .. } = self.knobs();
+        if let Err(error) = self.engine.reshape(shape) {
+            tracing::warn!(%error, ?shape, "memtables and tables could not be made otherwise");
+        }
         if let Err(error) = self.engine.bound_journal(journal_bytes_max) {
             tracing::warn!(%error, journal_bytes_max, "the size of the log could not be changed");
         }
@@ -73,6 +104,7 @@ impl StoreInner {
         BudgetStatistics {
             bytes_per_second: rates.total,
             engine_bytes_per_second: rates.engine,
+            compaction_bytes_per_second: self.budget.compaction(),
             debt: rates.debt,
             squeeze: rates.squeeze,
             reason: rates.reason,

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::latency::{ForegroundLatency, Lateness};
-use super::{BudgetReason, RateController, debt};
+use super::{BudgetReason, IoBudget, RateController, debt};
 use crate::engine::{MemtableState, Pressure};
 use crate::gate::{Band, GateLimits};
 
@@ -146,4 +146,21 @@ fn too_many_are_late_from_one_in_a_hundred_and_two_on() {
     latency.set_target(Duration::from_millis(6));
     assert_eq!(judged(200, 200, 1), Some(Lateness::OnTime), "the target can change");
     assert_eq!(latency.figures(), (10 + 1 + 2 + 3, 2));
+}
+
+#[test]
+fn compaction_has_its_own_rate_unless_it_is_behind_or_waited_for() {
+    let budget = IoBudget::new(MOST);
+    assert_eq!(budget.decide_compaction(true), 0, "no limit of its own");
+    budget.want_compaction(MIB);
+    assert_eq!((budget.decide_compaction(true), budget.compaction()), (MIB, MIB));
+    assert_eq!((budget.decide_compaction(false), budget.compaction()), (0, 0), "it is behind");
+    {
+        let _flush = budget.hurry();
+        assert_eq!(budget.decide_compaction(true), MIB, "who waits for a flush waits for no compaction");
+        let _compact = budget.hurry_compaction();
+        assert_eq!(budget.decide_compaction(true), 0);
+        assert!(budget.is_hurried());
+    }
+    assert_eq!((budget.decide_compaction(true), budget.is_hurried()), (MIB, false));
 }

@@ -121,6 +121,16 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports; none of them is part of it then.
     fn ingest(&self, keyspace: Keyspace, tables: &[FinishedTable]) -> Result<(), StorageError>;
 
+    /// Compacts keyspaces whose tables above the lowest level hold many deletions, which ends what they
+    /// delete. Blocks for as long as it takes, or as `goes_on` says, which is asked after each table. An
+    /// engine that keeps nothing of what was deleted has nothing to do.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn compact_deletions(&self, _goes_on: &mut dyn FnMut() -> bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     /// Has compaction put off what need not be done yet, or do it again as it comes. An engine that does not
     /// compact has nothing to put off.
     ///
@@ -151,11 +161,24 @@ pub trait Engine: Send + Sync + 'static {
     /// How many bytes per second flush and compaction may write from now on; 0 is no limit.
     fn set_io_rate(&self, _bytes_per_second: u64) {}
 
+    /// How many bytes per second compaction may write of it from now on; 0 is no limit of its own. Flushes do
+    /// not wait for it.
+    fn set_compaction_rate(&self, _bytes_per_second: u64) {}
+
     /// How many threads flush and compaction may have. May write files.
     ///
     /// # Errors
     /// What the engine reports.
     fn set_background_jobs(&self, _jobs: u32) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// What memtables and tables are like from now on. May write files and takes its time; a memtable that is
+    /// larger already is due to be sealed.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn reshape(&self, _shape: EngineShape) -> Result<(), StorageError> {
         Ok(())
     }
 
@@ -292,6 +315,15 @@ pub struct Pressure {
     pub out_of_space: bool,
     /// Whether the engine itself delays or stops writes at this moment.
     pub engine_stalled: bool,
+}
+
+/// What of an engine's memtables and tables can change while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineShape {
+    /// See [`StorageOptions::memtable_bytes`](crate::StorageOptions::memtable_bytes).
+    pub memtable_bytes: u64,
+    /// See [`StorageOptions::filters_in_parts`](crate::StorageOptions::filters_in_parts).
+    pub filters_in_parts: bool,
 }
 
 /// Memory of an engine in bytes: what it holds, or what it may hold.

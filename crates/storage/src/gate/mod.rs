@@ -19,7 +19,7 @@ use queue::Admission;
 use crate::engine::Pressure;
 
 /// Below `paced` a figure does not matter; from there to `closed` commits are slowed; beyond they wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
     /// The first value at which commits are slowed.
     pub paced: u64,
@@ -28,7 +28,7 @@ pub struct Band {
 }
 
 /// The gate's thresholds, all well below the engine's own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateLimits {
     /// Full memtables of one keyspace waiting for their flush.
     pub immutable_memtables: Band,

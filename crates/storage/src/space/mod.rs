@@ -137,7 +137,7 @@ struct SpaceWatch {
 }
 
 /// The reserve of a disk of this size, for memtables of this size.
-fn default_reserve(total: u64, memtable_bytes: u64) -> u64 {
+pub(crate) fn default_reserve(total: u64, memtable_bytes: u64) -> u64 {
     let wanted = (total / 100 * RESERVE_PERCENT).max(memtable_bytes * 2 + RESERVE_BESIDE_MEMTABLES);
     wanted.min(RESERVE_BYTES_MAX).min(total / 100 * RESERVE_PERCENT_MAX)
 }

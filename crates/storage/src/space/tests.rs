@@ -152,3 +152,18 @@ fn the_reserve_takes_blocks_and_gives_them_back() {
     assert_eq!((disk.reserve(), std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));
     disk.set_reserve(0).unwrap();
 }
+
+#[test]
+fn tables_are_no_larger_than_compactions_of_them_may_be() {
+    const GIB: u64 = 1 << 30;
+    let fitted = |disk, reserve| {
+        let options = StorageOptions { disk_reserve_bytes: reserve, ..StorageOptions::default() };
+        let options = options.fitted_to(disk);
+        (options.table_bytes, options.disk_reserve_bytes)
+    };
+    assert_eq!(fitted(1000 * GIB, None), (64 * MIB, Some(GIB)));
+    assert_eq!(fitted(10 * GIB, None), (16 * MIB, Some(192 * MIB)));
+    assert_eq!(fitted(GIB, None), (8 * MIB, Some(GIB / 100 * 5)), "by the disk");
+    assert_eq!(fitted(1000 * GIB, Some(MIB)), (8 * MIB, Some(MIB)), "not smaller for the reserve alone");
+    assert_eq!(fitted(1000 * GIB, Some(0)), (64 * MIB, Some(0)));
+}

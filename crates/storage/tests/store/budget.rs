@@ -9,8 +9,8 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use storage::{
-    Band, BudgetReason, GateLimits, Keyspace, StorageKnobs, StorageOptions, StorageStatistics, Store,
-    WriteUnit,
+    Band, BudgetReason, EngineMemory, GateLimits, Keyspace, StorageKnobs, StorageOptions, StorageStatistics,
+    Store, StoreMemory, WriteUnit,
 };
 
 use crate::commit;
@@ -28,10 +28,14 @@ fn open(options: &StorageOptions) -> (tempfile::TempDir, Store) {
 
 /// Bytes that do not compress.
 fn unit(number: u64, bytes: usize) -> WriteUnit {
+    unit_of(Keyspace::Documents, number, bytes)
+}
+
+fn unit_of(keyspace: Keyspace, number: u64, bytes: usize) -> WriteUnit {
     let mut random = fastrand::Rng::with_seed(number);
     let mut unit = WriteUnit::new();
     let value: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(bytes).collect();
-    unit.put(Keyspace::Documents, &number.to_be_bytes(), &value);
+    unit.put(keyspace, &number.to_be_bytes(), &value);
     unit
 }
 
@@ -181,4 +185,67 @@ fn caches_threads_and_the_dirty_trigger_change_while_the_store_is_open() {
     let flushes = store.statistics().engine.flushes;
     store.set_knobs(StorageKnobs { dirty_target_bytes: Some(200_000), ..knobs }).unwrap();
     until(&store, "nothing is flushed for the target", |found| found.engine.flushes > flushes);
+}
+
+#[test]
+fn compaction_keeps_to_its_own_rate_and_flushes_do_not() {
+    const RATE: u64 = 512 << 10;
+    const FILES: u64 = 6;
+    const UNITS: u64 = 20;
+    const ROWS: u64 = 1_000;
+    let (_directory, store) = open(&StorageOptions::small());
+    store.set_compaction_rate(RATE);
+    commit(&store, "a").unwrap();
+    until(&store, "the rate is not in force", |found| found.budget.compaction_bytes_per_second == RATE);
+    let (began, mut random) = (Instant::now(), fastrand::Rng::with_seed(7));
+    // Enough files for a compaction, and not so many that it is behind; each has keys between others'.
+    for file in 0..FILES {
+        for number in 0..UNITS {
+            let mut unit = WriteUnit::new();
+            for row in 0..ROWS {
+                let key = (number * ROWS + row) * FILES + file;
+                let value: [u8; 100] = std::array::from_fn(|_| random.u8(..));
+                unit.put(Keyspace::Documents, &key.to_be_bytes(), &value);
+            }
+            store.commit(unit).wait().unwrap();
+        }
+        store.flush().unwrap();
+    }
+    let flushed = store.statistics().engine.flush_bytes;
+    assert!(flushed > 10 * MIB, "{flushed} bytes were flushed");
+    until(&store, "no compaction has begun", |found| found.engine.compaction_write_bytes > 0);
+    let written = store.statistics().engine.compaction_write_bytes;
+    // Something is handed out ahead.
+    let most = (began.elapsed().as_secs_f64() * RATE as f64) as u64 + RATE;
+    assert!(written <= most, "{written} bytes were written where {most} are the most");
+    store.set_compaction_rate(0);
+    until(&store, "the rate is kept", |found| found.engine.compaction_write_bytes > 6 * MIB);
+}
+
+#[test]
+fn commits_are_held_while_memtables_have_more_than_is_lent_to_them() {
+    let (_directory, store) = open(&StorageOptions::small());
+    // Each memtable nearly full, and none of them: nothing is flushed.
+    for keyspace in [Keyspace::Documents, Keyspace::Indexes, Keyspace::Meta] {
+        for number in 0..300 {
+            store.commit(unit_of(keyspace, number, 10_000)).wait().unwrap();
+        }
+    }
+    let lent = |memtables| StoreMemory {
+        rows: u64::MAX,
+        builds: u64::MAX,
+        engine: EngineMemory { cache: u64::MAX, memtables },
+    };
+    let found = until(&store, "the writes are not seen", |found| found.engine.memtable_bytes > 8 * MIB);
+    assert_eq!((found.engine.flushes, found.commit.gate), (0, "open"));
+    store.bound_memory(lent(MIB));
+    until(&store, "commits are not held", |found| found.commit.gate != "open");
+    store.bound_memory(lent(u64::MAX));
+    until(&store, "commits are held for ever", |found| found.commit.gate == "open");
+    store.bound_memory(lent(MIB));
+    // What is written flushes what is too much, and comes through.
+    for number in 0..100 {
+        store.commit(unit_of(Keyspace::Internal, number, 10_000)).wait().unwrap();
+    }
+    until(&store, "nothing is flushed", |found| found.engine.flushes > 0 && found.commit.gate == "open");
 }

@@ -127,3 +127,30 @@ fn many_deletions_give_their_room_back() {
     store.flush().unwrap();
     eventually("the deleted documents are gone from the files", || bytes(&store, 1) < MIB);
 }
+
+#[test]
+fn an_idle_store_gives_back_what_was_deleted_among_other_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = StorageOptions { flush_interval: Duration::from_secs(1), ..StorageOptions::small() };
+    let store = Store::open(directory.path(), &options).unwrap();
+    put(&store, 1, 400);
+    store.flush().unwrap();
+    store.compact(Keyspace::Documents, &KeyRange::all(), &mut || true).unwrap();
+    store.defer_compaction(true).unwrap();
+    // Half deletions: RocksDB waits for more tables.
+    for number in 0..400 {
+        let mut unit = WriteUnit::new();
+        unit.delete(Keyspace::Documents, &key(1, number));
+        unit.put(Keyspace::Documents, &key(2, number), b"small");
+        store.commit(unit).wait().unwrap();
+    }
+    eventually("all that was written is in tables", || {
+        let engine = store.statistics().engine;
+        engine.pressure.level0_files == 1 && engine.memtable_unflushed_bytes < MIB / 4
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(bytes(&store, 1) > 20 * MIB, "the calendar puts it off");
+    store.defer_compaction(false).unwrap();
+    eventually("the deleted documents are gone from the files", || bytes(&store, 1) < MIB);
+    assert!(store.read_view().exists(Keyspace::Documents, &key(2, 399)).unwrap());
+}

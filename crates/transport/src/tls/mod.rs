@@ -178,6 +178,15 @@ impl Tls {
         Ok(Some(config))
     }
 
+    /// The server's own certificate, in DER.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn own_certificate(&self) -> Result<Vec<u8>, TlsError> {
+        let chain = certificates("a certificate", &self.files.certificate_key)?;
+        Ok(chain.first().expect("there is one").to_vec())
+    }
+
     /// Who may speak in clear.
     #[must_use]
     pub const fn mode(&self) -> TlsMode {

@@ -1,10 +1,12 @@
 //! Making connections and losing them.
 
-use super::{EVENTS, Generator, LONGEST_SLEEP, READ_BYTES, pair};
+use super::{EVENTS, Generator, LONGEST_SLEEP, Login, READ_BYTES, pair};
 use crate::error::BenchError;
 use crate::generator::connection::{Phase, describe};
 use crate::generator::handshake::agreed;
+use crate::generator::secured::SecuredSocket;
 use crate::generator::traffic::{Failure, FailureKind};
+use crate::message::{encode, reply_body};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Token};
 use rustix::io::Errno;
@@ -86,6 +88,10 @@ impl Generator {
         connection.operations = 0;
         connection.compressor = None;
         connection.parts = None;
+        if let Some(secured) = self.secured.get_mut(index) {
+            *secured = None;
+        }
+        self.logins.remove(&index);
         self.in_flight += 1;
         let registry = self.poll.registry();
         let number = index as u64 * u64::from(group.share.of) + u64::from(group.share.index);
@@ -108,6 +114,8 @@ impl Generator {
             self.connected(index);
         } else if connection.parts.as_ref().is_some_and(|parts| !parts.unsent.is_empty()) {
             self.send_rest(index);
+        } else if !self.secured.is_empty() {
+            self.send_secured(index);
         }
     }
 
@@ -118,6 +126,16 @@ impl Generator {
             Ok(None) => {}
             Ok(Some(error)) | Err(error) => {
                 return self.lose(index, Failure::new(FailureKind::Connect, describe(&error)));
+            }
+        }
+        if let Some(config) = &group.access.tls {
+            let turn = index % group.addresses.len().max(1);
+            let Some(&address) = group.addresses.get(turn) else { return };
+            match SecuredSocket::new(config, group.access.name_of(address)) {
+                Ok(secured) => self.secured[index] = Some(Box::new(secured)),
+                Err(error) => {
+                    return self.lose(index, Failure::new(FailureKind::Connect, describe(&error)));
+                }
             }
         }
         match &group.hello {
@@ -131,15 +149,47 @@ impl Generator {
         }
     }
 
-    /// The reply to `hello`.
+    /// The reply to `hello`, or to a message of a login.
     pub(super) fn greeted(&mut self, index: usize, reply: &[u8]) {
+        if self.logins.contains_key(&index) {
+            return self.go_on_with_login(index, reply);
+        }
         let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
-        match agreed(reply, &group.compressors) {
-            Ok(compressor) => {
+        let compressor = match agreed(reply, &group.compressors) {
+            Ok(compressor) => compressor,
+            Err(failure) => return self.lose(index, failure),
+        };
+        match (&group.access.identity, reply_body(reply)) {
+            (Some(identity), Ok(greeting)) => {
+                let steps = identity.begin(greeting, ambient::random_bytes);
+                self.ask_login(index, Login { steps, compressor });
+            }
+            _ => {
                 connection.compressor = compressor;
                 self.ready(index);
             }
-            Err(failure) => self.lose(index, failure),
+        }
+    }
+
+    /// Logins are never compressed.
+    fn ask_login(&mut self, index: usize, login: Login) {
+        self.outgoing.clear();
+        self.outgoing.extend_from_slice(&encode(&login.steps.command()));
+        self.logins.insert(index, login);
+        self.write_out(index);
+    }
+
+    #[cold]
+    fn go_on_with_login(&mut self, index: usize, reply: &[u8]) {
+        let Some(mut login) = self.logins.remove(&index) else { return };
+        let taken = reply_body(reply).map_err(|error| error.to_string());
+        match taken.and_then(|body| login.steps.take(body).map_err(|refusal| refusal.to_string())) {
+            Ok(false) => self.ask_login(index, login),
+            Ok(true) => {
+                self.connections[index].compressor = login.compressor;
+                self.ready(index);
+            }
+            Err(problem) => self.lose(index, Failure::new(FailureKind::Connect, problem)),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::message::{HEADER_BYTES, announced_length};
 use mio::net::TcpStream;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use std::io;
 use wire::{Compressor, MAX_MESSAGE_SIZE, Message, MessageRef, compress_message, decompress_message};
 
 /// Buffers of partial replies kept for the next one.
@@ -110,6 +111,12 @@ impl Generator {
         if let Some(compressor) = connection.compressor {
             compress(&mut self.outgoing, &mut self.converted, compressor);
         }
+        if let Some(secured) = self.secured.get_mut(index).and_then(Option::as_mut) {
+            if let Err(error) = secured.send(socket, &self.outgoing) {
+                self.lose(index, Failure::new(FailureKind::Lost, describe(&error)));
+            }
+            return;
+        }
         let taken = match write_to(socket, &self.outgoing) {
             Ok(count) => count,
             Err(Errno::WOULDBLOCK) => 0,
@@ -117,6 +124,15 @@ impl Generator {
         };
         if let Some(rest) = self.outgoing.get(taken..).filter(|rest| !rest.is_empty()) {
             connection.parts.get_or_insert_default().unsent.extend_from_slice(rest);
+        }
+    }
+
+    /// Sends what TLS has taken before, where it is spoken.
+    pub(super) fn send_secured(&mut self, index: usize) {
+        let secured = self.secured.get_mut(index).and_then(Option::as_mut);
+        let (Some(secured), Some(socket)) = (secured, &self.connections[index].socket) else { return };
+        if let Err(error) = secured.flush(socket) {
+            self.lose(index, Failure::new(FailureKind::Lost, describe(&error)));
         }
     }
 
@@ -137,16 +153,24 @@ impl Generator {
         loop {
             let connection = &mut self.connections[index];
             let Some(socket) = &connection.socket else { return };
-            let count = match read_from(socket, scratch) {
+            let received = match self.secured.get_mut(index).and_then(Option::as_mut) {
+                None => read_from(socket, scratch).map_err(io::Error::from),
+                Some(secured) => secured.receive(socket, scratch),
+            };
+            let count = match received {
                 Ok(0) => return self.lose(index, Failure::new(FailureKind::Lost, "closed by the server")),
                 Ok(count) => count,
-                Err(Errno::WOULDBLOCK) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     let failed = match connection.phase {
                         Phase::Connecting => FailureKind::Connect,
                         _ => FailureKind::Lost,
                     };
-                    return self.lose(index, Failure::new(failed, describe(&error.into())));
+                    let name = match error.kind() {
+                        io::ErrorKind::InvalidData => format!("TLS: {error}"),
+                        _ => describe(&error),
+                    };
+                    return self.lose(index, Failure::new(failed, name));
                 }
             };
             if !matches!(connection.phase, Phase::Waiting | Phase::Greeting) {
@@ -158,7 +182,8 @@ impl Generator {
                 self.complete(index, arrived);
                 true
             } else {
-                self.add_part(index, arrived) || count < scratch.len()
+                // What is opened record by record says nothing of what else has come.
+                self.add_part(index, arrived) || (count < scratch.len() && self.secured.is_empty())
             };
             if emptied && (!ends || self.is_made_anew(index)) {
                 return;

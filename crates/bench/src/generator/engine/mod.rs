@@ -24,18 +24,21 @@ use crate::generator::connection::{Connection, Parts, Phase, check_descriptors};
 use crate::generator::group::Group;
 use crate::generator::outcome::RunOutcome;
 use crate::generator::progress::Gauge;
+use crate::generator::secured::SecuredSocket;
 use crate::generator::series::Second;
 use crate::generator::spec::{GroupSpec, Opening, Pacing, Span, Window};
 use crate::generator::timer::Timer;
 use crate::generator::traffic::{Failure, FailureKind, Share};
 use crate::interrupt::Interrupt;
+use access::LoginSteps;
 use mio::{Events, Poll, Token};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::Compressor;
 
 const READ_BYTES: usize = 256 * 1024;
 /// Events taken at once: few, so that an open loop's intended starts are looked after often.
@@ -64,6 +67,10 @@ pub(crate) struct Generator {
     waking: BinaryHeap<Reverse<(u64, u32)>>,
     #[expect(clippy::vec_box, reason = "the boxes go in and out of connections as they are")]
     spare_parts: Vec<Box<Parts>>,
+    /// Of connections that speak TLS, by their places; empty where none does.
+    secured: Vec<Option<Box<SecuredSocket>>>,
+    /// Logins under way, by their connections.
+    logins: HashMap<usize, Login>,
     /// The request that is being written.
     outgoing: Vec<u8>,
     /// The other side of compression: a compressed request or a decompressed reply.
@@ -83,6 +90,14 @@ pub(crate) struct Generator {
     failed: u64,
     next_second: u64,
     next_sweep: u64,
+}
+
+/// A login that is under way.
+#[derive(Debug)]
+struct Login {
+    steps: LoginSteps,
+    /// What is spoken when it is done.
+    compressor: Option<Compressor>,
 }
 
 impl Generator {
@@ -108,6 +123,8 @@ impl Generator {
             connections: Vec::with_capacity(total),
             waking: BinaryHeap::new(),
             spare_parts: Vec::new(),
+            secured: Vec::new(),
+            logins: HashMap::new(),
             outgoing: Vec::new(),
             converted: Vec::new(),
             last_request_id: 0,
@@ -135,6 +152,9 @@ impl Generator {
             }
             generator.groups.push(group);
             generator.connections.extend((0..connections).map(|_| Connection::new(number)));
+        }
+        if generator.groups.iter().any(|group| group.access.tls.is_some()) {
+            generator.secured.resize_with(generator.connections.len(), || None);
         }
         generator.open_first(first)?;
         Ok(generator)

@@ -44,6 +44,7 @@ fn knobs(server: &ServiceContext, budget: &BudgetStatistics) -> Document {
     doc! {
         "cacheBytes": (both(|knobs| int64(knobs.cache_bytes + knobs.row_cache_bytes))),
         "rowCacheBytes": (both(|knobs| int64(knobs.row_cache_bytes))),
+        "memtableBytes": (both(|knobs| int64(knobs.shape.memtable_bytes))),
         "backgroundBytesPerSecond": (both(|knobs| int64(knobs.io_budget_bytes_per_second))),
         "latencyTargetMs": (both(|knobs| int64(knobs.latency_target.as_millis() as u64))),
         "dirtyTargetBytes": (both(|knobs| knobs.dirty_target_bytes.map_or(Value::Null, int64))),
@@ -60,6 +61,7 @@ fn budget(budget: &BudgetStatistics) -> Document {
     doc! {
         "bytesPerSecond": (budget.bytes_per_second as i64),
         "engineBytesPerSecond": (budget.engine_bytes_per_second as i64),
+        "compactionBytesPerSecond": (budget.compaction_bytes_per_second as i64),
         "reason": (budget.reason.name()), "debt": (budget.debt), "squeeze": (budget.squeeze),
         "late": (budget.late as i64), "squeezed": (budget.squeezed as i64),
     }

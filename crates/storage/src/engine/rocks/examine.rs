@@ -62,7 +62,7 @@ pub(crate) fn examine<E: From<io::Error>>(
 
 /// Whether something of a journal may not be in tables yet.
 fn is_replayed(log: &VersionLog, journal: u64) -> bool {
-    journal >= log.log_numbers.values().copied().min().unwrap_or(0)
+    journal >= log.first_replayed()
 }
 
 /// What the journals of a database say.
@@ -79,6 +79,7 @@ pub(super) struct Journals {
 /// Reads the journals that are replayed.
 pub(super) fn read_journals(engine: &Path, log: &VersionLog) -> io::Result<Journals> {
     let mut journals = Journals { first: None, newest: 0, begin_late: false, defects: Vec::new() };
+    journals.defects.extend(missing_journals(engine, log)?);
     let mut before: Option<u64> = None;
     for (_, path) in journals_of(engine)?.into_iter().filter(|(number, _)| is_replayed(log, *number)) {
         let journal = read_journal(&path)?;
@@ -97,6 +98,32 @@ pub(super) fn read_journals(engine: &Path, log: &VersionLog) -> io::Result<Journ
         journals.newest = journals.newest.max(journal.last.unwrap_or(0));
     }
     Ok(journals)
+}
+
+/// Journals that are gone or short although the MANIFEST has not let go of them. Of one that is in tables
+/// nothing is needed: then only the end of the MANIFEST is lost that says so.
+fn missing_journals(engine: &Path, log: &VersionLog) -> io::Result<Vec<FileDefect>> {
+    let mut missing = Vec::new();
+    for (number, synced) in &log.journals {
+        let name = format!("{number:06}.log");
+        let defect = match std::fs::metadata(engine.join(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "it is missing".to_owned(),
+            Ok(found) if found.len() >= *synced => continue,
+            found => format!("it has {} bytes", found?.len()),
+        };
+        let is_harmless = lets_go(log, *number);
+        let needed = if is_harmless { ", and all of it is in tables" } else { "" };
+        let defect = format!("{defect}, the MANIFEST has {synced} of it as synced{needed}");
+        missing.push(FileDefect { is_harmless, ..FileDefect::new(&name, defect) });
+    }
+    Ok(missing)
+}
+
+/// Whether what can be read of a MANIFEST proves that nothing of a journal is needed.
+fn lets_go(log: &VersionLog, journal: u64) -> bool {
+    let is_known = Keyspace::ALL.len() == log.families.len()
+        && log.families.keys().all(|family| log.log_numbers.contains_key(family));
+    is_known && log.damaged.iter().all(|part| part.is_cut) && !is_replayed(log, journal)
 }
 
 pub(super) fn file_name(path: &Path) -> String {
@@ -339,8 +366,12 @@ pub(crate) struct StartFacts {
 /// What the file system says.
 pub(crate) fn before_start(engine: &Path, data: &Path) -> io::Result<StartFacts> {
     let Some(manifest) = manifest_of(engine)? else { return Ok(StartFacts::default()) };
-    let log = VersionLog::read(&manifest)?;
+    let mut log = VersionLog::read(&manifest)?;
     log.remove_torn_end(&manifest)?;
+    let missing = missing_journals(engine, &log)?;
+    if !missing.is_empty() && missing.iter().all(|defect| defect.is_harmless) {
+        log.let_go_of_journals(&manifest)?;
+    }
     let journals = read_journals(engine, &log)?;
     let mut forbids = None;
     if !unknown_tables(engine, &log)?.is_empty() {

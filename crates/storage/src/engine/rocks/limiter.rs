@@ -1,4 +1,5 @@
-//! RocksDB's rate limiter, whose rate can change: how fast flush and compaction write.
+//! RocksDB's rate limiter, whose rate can change: how fast flush and compaction write, compaction within a
+//! limit of its own as well.
 
 use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, Options};
@@ -7,8 +8,20 @@ use rocksdb::{AsRawPtr, Options};
 const REFILL_US: i64 = 20_000;
 /// Of so many turns, compaction gets one before a flush that waits.
 const FAIRNESS: i32 = 10;
+/// Nothing reaches this rate, which is far from where products overflow.
+const RATE_MAX: i64 = 1 << 40;
+/// At a lower one RocksDB would hand out nothing at all in a step.
+const COMPACTION_RATE_MIN: i64 = 5_000;
 
 unsafe extern "C" {
+    fn heddle_limiter_create(
+        bytes_per_second: i64,
+        refill_us: i64,
+        fairness: i32,
+    ) -> *mut ffi::rocksdb_ratelimiter_t;
+    fn heddle_limiter_set_compaction_rate(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes_per_second: i64);
+    #[cfg(test)]
+    fn heddle_limiter_request(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes: i64, is_compaction: bool);
     fn heddle_limiter_set_rate(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes_per_second: i64);
     fn heddle_limiter_rate(limiter: *const ffi::rocksdb_ratelimiter_t) -> i64;
 }
@@ -31,7 +44,7 @@ impl RateLimiter {
         let rate = rate(bytes_per_second);
         // SAFETY: the options are borrowed and take a share of the limiter; this one is given back in `drop`.
         let limiter = unsafe {
-            let limiter = ffi::rocksdb_ratelimiter_create(rate, REFILL_US, FAIRNESS);
+            let limiter = heddle_limiter_create(rate, REFILL_US, FAIRNESS);
             ffi::rocksdb_options_set_ratelimiter(options.as_raw_ptr(), limiter);
             RateLimiter(limiter)
         };
@@ -53,6 +66,24 @@ impl RateLimiter {
         unsafe { heddle_limiter_set_rate(self.0, rate(bytes_per_second)) };
     }
 
+    /// Has compaction write no faster than that (5,000 bytes a second are the least), whatever flushes do; 0
+    /// is no limit of its own. Who waits for it follows within a step.
+    pub(super) fn set_for_compaction(&self, bytes_per_second: u64) {
+        let rate = match bytes_per_second {
+            0 => 0,
+            bytes => rate(bytes).max(COMPACTION_RATE_MIN),
+        };
+        // SAFETY: the limiter lives as long as `self`, and `install` has made it.
+        unsafe { heddle_limiter_set_compaction_rate(self.0, rate) };
+    }
+
+    /// Waits as a flush or a compaction does that wants to write so much.
+    #[cfg(test)]
+    fn request(&self, bytes: i64, is_compaction: bool) {
+        // SAFETY: the limiter lives as long as `self`.
+        unsafe { heddle_limiter_request(self.0, bytes, is_compaction) };
+    }
+
     pub(super) fn bytes_per_second(&self) -> u64 {
         // SAFETY: the limiter lives as long as `self`.
         unsafe { heddle_limiter_rate(self.0) }.unsigned_abs()
@@ -66,11 +97,11 @@ impl Drop for RateLimiter {
     }
 }
 
-/// RocksDB takes positive rates. One that nothing reaches is none; it is far from where products overflow.
+/// RocksDB takes positive rates. One that nothing reaches is none.
 fn rate(bytes_per_second: u64) -> i64 {
     match bytes_per_second {
-        0 => 1 << 40,
-        bytes => i64::try_from(bytes).unwrap_or(i64::MAX).min(1 << 40),
+        0 => RATE_MAX,
+        bytes => i64::try_from(bytes).unwrap_or(i64::MAX).min(RATE_MAX),
     }
 }
 
@@ -86,5 +117,26 @@ mod tests {
         assert_eq!(limiter.bytes_per_second(), 1 << 20);
         limiter.set(0);
         assert_eq!(limiter.bytes_per_second(), 1 << 40, "no limit");
+    }
+
+    #[test]
+    fn compaction_has_a_limit_that_no_flush_waits_for() {
+        let limiter = RateLimiter::install(&mut Options::default(), 1 << 40);
+        let request = |bytes: i64, is_compaction: bool| limiter.request(bytes, is_compaction);
+        // Minutes for what is asked for below.
+        limiter.set_for_compaction(1);
+        std::thread::scope(|scope| {
+            let compaction = scope.spawn(|| request(1 << 20, true));
+            request(1 << 30, false);
+            assert!(!compaction.is_finished(), "a compaction waits for its own limit");
+            limiter.set_for_compaction(0);
+            compaction.join().unwrap();
+        });
+        // No limit leaves nothing over for the next one.
+        let (rate, began) = (1 << 20, std::time::Instant::now());
+        limiter.set_for_compaction(rate as u64);
+        request(rate / 2, true);
+        let took = began.elapsed().as_secs_f64();
+        assert!(took > 0.4, "half a second's bytes took {took} s");
     }
 }

@@ -169,6 +169,11 @@ impl<W: Write> LogWriter<W> {
         LogWriter { file, at: 0 }
     }
 
+    /// Goes on behind so many bytes of a log.
+    pub(super) fn behind(bytes: u64, file: W) -> Self {
+        LogWriter { file, at: (bytes % BLOCK_BYTES as u64) as usize }
+    }
+
     pub(super) fn add(&mut self, record: &[u8]) -> io::Result<()> {
         let mut rest = record;
         let mut is_first = true;

@@ -1,5 +1,6 @@
 //! RocksDB behind the [`Engine`] trait. No other module names a RocksDB type.
 
+mod deletions;
 mod errors;
 pub(crate) mod examine;
 mod limiter;
@@ -26,8 +27,8 @@ use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteBufferManager, WriteOptions};
 
 use super::{
-    Engine, EngineFailure, EngineMemory, EngineReader, EngineStatistics, FinishedTable, Memtables, Pressure,
-    RangeBytes, TableRows,
+    Engine, EngineFailure, EngineMemory, EngineReader, EngineShape, EngineStatistics, FinishedTable,
+    Memtables, Pressure, RangeBytes, TableRows,
 };
 use crate::budget::latency::ForegroundLatency;
 use crate::error::StorageError;
@@ -91,8 +92,10 @@ struct Database {
     /// Told of reads that may go to the disk, once there is one.
     latency: OnceLock<Arc<ForegroundLatency>>,
     memtables: WriteBufferManager,
-    /// As the store was opened with.
+    /// As the store was opened with, but for the shape.
     storage_options: StorageOptions,
+    /// The sizes in force. A leaf in the lock order.
+    shape: Mutex<EngineShape>,
     /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state, unless it is to
     /// do as it comes.
     write_options: WriteOptions,
@@ -119,6 +122,33 @@ impl Database {
         if let Err(error) = text_files::note(self.rocks.path()) {
             tracing::warn!(%error, "the checksums of the engine's options could not be written");
         }
+    }
+
+    /// The options that a keyspace has now.
+    fn current_options(&self) -> StorageOptions {
+        let EngineShape { memtable_bytes, filters_in_parts } = *self.shape.lock();
+        StorageOptions { memtable_bytes, filters_in_parts, ..self.storage_options.clone() }
+    }
+
+    fn reshape(&self, shape: EngineShape) -> Result<(), StorageError> {
+        let before = std::mem::replace(&mut *self.shape.lock(), shape);
+        if before == shape || self.storage_options.engine_defaults {
+            return Ok(());
+        }
+        // Otherwise RocksDB would find one that is too large in the next write, and seal it there.
+        if shape.memtable_bytes < before.memtable_bytes {
+            self.seals.set_memtable_bytes(shape.memtable_bytes);
+            self.seal(&Keyspace::ALL)?;
+        }
+        let storage_options = self.current_options();
+        for keyspace in Keyspace::ALL {
+            for (name, value) in options::reshaped(keyspace, &storage_options) {
+                self.rocks.set_options_cf(self.family(keyspace), &[(name, &value)]).map_err(storage_error)?;
+            }
+        }
+        self.seals.set_memtable_bytes(shape.memtable_bytes);
+        self.note_text_files();
+        Ok(())
     }
 
     fn family(&self, keyspace: Keyspace) -> &ColumnFamily {
@@ -269,6 +299,7 @@ impl RocksEngine {
             latency: OnceLock::new(),
             memtables,
             storage_options: options.clone(),
+            shape: Mutex::new(options.shape()),
             write_options,
             out_of_space: AtomicBool::new(false),
             told_damage: Mutex::default(),
@@ -364,6 +395,15 @@ impl Engine for RocksEngine {
         Ok(())
     }
 
+    fn compact_deletions(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), StorageError> {
+        for (keyspace, range) in self.database.many_deletions()? {
+            if goes_on() {
+                self.compact(keyspace, &range, goes_on)?;
+            }
+        }
+        Ok(())
+    }
+
     fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
         let checkpoint = Checkpoint::new(&self.database.rocks).map_err(storage_error)?;
         checkpoint.create_checkpoint(directory).map_err(storage_error)
@@ -422,8 +462,18 @@ impl Engine for RocksEngine {
         }
     }
 
+    fn set_compaction_rate(&self, bytes_per_second: u64) {
+        if let Some(limiter) = &self.database.limiter {
+            limiter.set_for_compaction(bytes_per_second);
+        }
+    }
+
     fn set_background_jobs(&self, jobs: u32) -> Result<(), StorageError> {
         self.database.set_options(&[("max_background_jobs", &jobs.to_string())])
+    }
+
+    fn reshape(&self, shape: EngineShape) -> Result<(), StorageError> {
+        self.database.reshape(shape)
     }
 
     fn bound_journal(&self, journal_bytes_max: u64) -> Result<(), StorageError> {
@@ -504,6 +554,55 @@ mod tests {
         assert!(comes_to(&engine, |files| files < 12), "what is too much is compacted all the same");
     }
 
+    fn written_options(directory: &std::path::Path) -> String {
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let named = |path: &std::path::PathBuf| path.to_string_lossy().contains("OPTIONS-");
+        std::fs::read_to_string(files.filter(named).max().expect("options")).unwrap()
+    }
+
+    #[test]
+    fn memtables_and_tables_change_their_sizes_while_the_engine_is_open() {
+        const KIB: u64 = 1 << 10;
+        let directory = tempfile::tempdir().unwrap();
+        let options = StorageOptions { filters_in_parts: true, ..StorageOptions::small() };
+        let engine = RocksEngine::open(directory.path(), &options, true, false).unwrap();
+        let full = |engine: &RocksEngine| engine.memtables().of[Keyspace::Documents as usize].full_bytes;
+        assert_eq!(full(&engine), 4096 * KIB);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut write = |key: u32| {
+            let mut unit = WriteUnit::new();
+            let value: Vec<u8> = (0..1024).map(|_| random.u8(..)).collect();
+            unit.put(Keyspace::Documents, &key.to_be_bytes(), &value);
+            engine.write(&[unit], &MutationLog::default()).unwrap();
+        };
+        (0..2000).for_each(&mut write);
+        assert_eq!(engine.statistics().flushes, 0);
+        engine.reshape(EngineShape { memtable_bytes: 256 * KIB, filters_in_parts: false }).unwrap();
+        assert_eq!(full(&engine), 256 * KIB);
+        let seals = engine.database.events.seals()[Keyspace::Documents as usize];
+        assert_eq!(seals, 1, "a memtable that is too large now is set aside");
+        // Half as large as one was before, and many of these: RocksDB seals them where no governor does.
+        (2000..4000).for_each(&mut write);
+        assert!(engine.database.events.seals()[Keyspace::Documents as usize] >= seals + 4);
+        let written = written_options(directory.path());
+        for setting in [
+            "write_buffer_size=393150",
+            "arena_block_size=45056",
+            "partition_filters=false",
+            "index_type=kBinarySearch",
+        ] {
+            assert!(written.contains(&format!(" {setting}\n")), "{setting} is missing in\n{written}");
+        }
+        engine.flush().unwrap();
+        engine.reshape(options.shape()).unwrap();
+        engine.compact(Keyspace::Documents, &KeyRange::all(), &mut || true).unwrap();
+        assert!(written_options(directory.path()).contains(" partition_filters=true\n"));
+        let reader = engine.reader();
+        let found = |key: u32| reader.get(Keyspace::Documents, &key.to_be_bytes(), ReadTier::Any).unwrap();
+        assert!((0..4000).all(|key| found(key).is_some()), "by filters in parts");
+        assert!((4000..8000).all(|key| found(key).is_none()));
+    }
+
     #[test]
     fn options_are_ours_or_for_comparisons_as_the_engine_comes() {
         let written = |engine_defaults: bool| {
@@ -512,9 +611,7 @@ mod tests {
             let engine = RocksEngine::open(directory.path(), &options, true, false).unwrap();
             assert_eq!(engine.statistics().io_rate == 0, engine_defaults, "there is a limiter, or none");
             drop(engine);
-            let files = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
-            let named = |path: &std::path::PathBuf| path.to_string_lossy().contains("OPTIONS-");
-            std::fs::read_to_string(files.filter(named).max().expect("options")).unwrap()
+            written_options(directory.path())
         };
         let (ours, theirs) = (written(false), written(true));
         for setting in [

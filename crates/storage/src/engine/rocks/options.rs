@@ -1,11 +1,12 @@
 //! How RocksDB is set up, and why.
 
 use rocksdb::{
-    BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamilyDescriptor, CompactOptions,
-    DBCompressionType, DBRecoveryMode, LogLevel, Options, statistics::StatsLevel,
+    BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamilyDescriptor,
+    CompactOptions, DBCompressionType, DBRecoveryMode, LogLevel, Options, statistics::StatsLevel,
 };
 
 use super::raw;
+use crate::engine::EngineShape;
 use crate::keyspace::Keyspace;
 use crate::options::StorageOptions;
 
@@ -30,16 +31,20 @@ const PENDING_STOP_BYTES: usize = 256 * GIB;
 const DELETION_WINDOW: usize = 4096;
 const DELETION_TRIGGER: usize = 3584;
 const DELETION_SHARE: f64 = 0.75;
-/// Bounds the room a compaction takes on a small disk.
+/// Bounds the room that a compaction takes, where tables are small because the disk or the reserve is, and
+/// where they are as usual: RocksDB's own 25 would be more than the largest reserve.
 const TABLES_PER_SMALL_COMPACTION: u64 = 8;
+const TABLES_PER_COMPACTION: u64 = 12;
 /// The dictionary of a table at the bottom, and how many times as much zstd makes it of. Blocks wait for it
 /// in memory, these bytes of each table that is written.
 const DICTIONARY_BYTES: i32 = 16 << 10;
 const DICTIONARY_SAMPLES: i32 = 100;
 const DICTIONARY_BUFFER_BYTES: u64 = 4 * MIB as u64;
-/// RocksDB's own defaults, which its interface wants to be told.
+/// RocksDB's own default, which its interface wants to be told.
 const ZSTD_WINDOW_BITS: i32 = -14;
-const ZSTD_USUAL_LEVEL: i32 = 32_767;
+/// With a dictionary the third level, which is the usual one, makes tables 1 to 2 % smaller and takes half of
+/// what a processor does for compaction.
+const ZSTD_LEVEL: i32 = 1;
 const INFO_LOG_BYTES: usize = 8 * MIB;
 const INFO_LOG_FILES: usize = 4;
 /// Files are handed to the disk in pieces of this size, so that a sync never finds a mountain.
@@ -99,11 +104,50 @@ pub(super) fn column_families(options: &StorageOptions, cache: &Cache) -> Vec<Co
         .collect()
 }
 
+/// What RocksDB seals a memtable at where nobody has, in bytes.
+fn write_buffer(keyspace: Keyspace, shape: &EngineShape) -> usize {
+    memtable_bytes(keyspace, shape) / 100 * HEADROOM_PERCENT
+}
+
+/// What the first level below level 0 holds, in bytes: its part in a compaction of level 0 is no more than half
+/// of the disk's reserve.
+fn level_base(keyspace: Keyspace, shape: &EngineShape, options: &StorageOptions) -> u64 {
+    let least = (memtable_bytes(keyspace, shape) as u64).max(options.table_bytes.min(16 * MIB as u64));
+    let reserve = options.disk_reserve_bytes.filter(|reserve| *reserve > 0);
+    let most = reserve.map_or(u64::MAX, |reserve| (reserve / 2).max(least));
+    (4 * least).min(most)
+}
+
+/// As RocksDB chooses it when it is opened: an eighth of a memtable, 1 MiB at most, in whole pages.
+fn arena_block(write_buffer: usize) -> usize {
+    const PAGE: usize = 4 << 10;
+    (write_buffer / 8).clamp(PAGE, MIB) / PAGE * PAGE
+}
+
+/// What changes the shape of an open keyspace, in RocksDB's words, one after the other. Tables that are begun
+/// meanwhile may see any of it: a filter in parts needs an index in parts at every moment.
+pub(super) fn reshaped(keyspace: Keyspace, options: &StorageOptions) -> Vec<(&'static str, String)> {
+    const TABLES: &str = "block_based_table_factory";
+    let shape = options.shape();
+    let write_buffer = write_buffer(keyspace, &shape);
+    let (first, second) = match shape.filters_in_parts {
+        true => ("{index_type=kTwoLevelIndexSearch;}", "{partition_filters=true;}"),
+        false => ("{partition_filters=false;}", "{index_type=kBinarySearch;}"),
+    };
+    vec![
+        ("write_buffer_size", write_buffer.to_string()),
+        ("arena_block_size", arena_block(write_buffer).to_string()),
+        ("max_bytes_for_level_base", level_base(keyspace, &shape, options).to_string()),
+        (TABLES, first.to_owned()),
+        (TABLES, second.to_owned()),
+    ]
+}
+
 pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cache: &Cache) -> Options {
-    let memtable = memtable_bytes(keyspace, options);
+    let shape = options.shape();
     let mut family = Options::default();
-    family.set_block_based_table_factory(&table_options(cache));
-    family.set_write_buffer_size(memtable / 100 * HEADROOM_PERCENT);
+    family.set_block_based_table_factory(&table_options(options, cache));
+    family.set_write_buffer_size(write_buffer(keyspace, &shape));
     family.set_max_write_buffer_number(i32::try_from(options.memtable_count_max).unwrap_or(8));
     family.set_min_write_buffer_number_to_merge(1);
     family.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_RATIO * 100.0 / HEADROOM_PERCENT as f64);
@@ -115,11 +159,10 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     family.set_soft_pending_compaction_bytes_limit(PENDING_SLOWDOWN_BYTES);
     family.set_hard_pending_compaction_bytes_limit(PENDING_STOP_BYTES);
     family.set_target_file_size_base(options.table_bytes);
-    let level_base = (memtable as u64).max(options.table_bytes.min(16 * MIB as u64));
-    family.set_max_bytes_for_level_base(4 * level_base);
-    if options.table_bytes < StorageOptions::TABLE_BYTES_USUAL {
-        family.set_max_compaction_bytes(TABLES_PER_SMALL_COMPACTION * options.table_bytes);
-    }
+    family.set_max_bytes_for_level_base(level_base(keyspace, &shape, options));
+    let is_small = options.table_bytes < StorageOptions::TABLE_BYTES_USUAL;
+    let tables = if is_small { TABLES_PER_SMALL_COMPACTION } else { TABLES_PER_COMPACTION };
+    family.set_max_compaction_bytes(tables * options.table_bytes);
     if matches!(keyspace, Keyspace::Documents | Keyspace::Indexes) {
         family.add_compact_on_deletion_collector_factory(DELETION_WINDOW, DELETION_TRIGGER, DELETION_SHARE);
     }
@@ -127,7 +170,7 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     family.set_compression_type(DBCompressionType::Lz4);
     family.set_bottommost_compression_type(DBCompressionType::Zstd);
     // A block is too small to hold the names of fields that its neighbours have, too: a dictionary does.
-    family.set_bottommost_compression_options(ZSTD_WINDOW_BITS, ZSTD_USUAL_LEVEL, 0, DICTIONARY_BYTES, true);
+    family.set_bottommost_compression_options(ZSTD_WINDOW_BITS, ZSTD_LEVEL, 0, DICTIONARY_BYTES, true);
     family.set_bottommost_zstd_max_train_bytes(DICTIONARY_SAMPLES * DICTIONARY_BYTES, true);
     raw::bound_dictionary_buffer(&mut family, DICTIONARY_BUFFER_BYTES);
     if options.engine_defaults {
@@ -137,8 +180,8 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
 }
 
 /// The size at which a memtable of the keyspace is sealed.
-pub(super) fn memtable_bytes(keyspace: Keyspace, options: &StorageOptions) -> usize {
-    let memtable = usize::try_from(options.memtable_bytes).unwrap_or(64 * MIB);
+pub(super) fn memtable_bytes(keyspace: Keyspace, shape: &EngineShape) -> usize {
+    let memtable = usize::try_from(shape.memtable_bytes).unwrap_or(64 * MIB);
     match keyspace {
         Keyspace::Documents | Keyspace::Indexes => memtable,
         // Small and rarely written, or the same few keys over and over.
@@ -169,7 +212,7 @@ mod as_it_comes {
     }
 }
 
-fn table_options(cache: &Cache) -> BlockBasedOptions {
+fn table_options(options: &StorageOptions, cache: &Cache) -> BlockBasedOptions {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(cache);
     table.set_block_size(BLOCK_BYTES);
@@ -182,6 +225,10 @@ fn table_options(cache: &Cache) -> BlockBasedOptions {
     table.set_cache_index_and_filter_blocks_with_high_priority(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
     table.set_pin_top_level_index_and_filter(true);
+    if options.filters_in_parts {
+        table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        table.set_partition_filters(true);
+    }
     table
 }
 

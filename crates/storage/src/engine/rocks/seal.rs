@@ -24,7 +24,7 @@ pub(super) struct Seals {
     journal_bytes: AtomicU64,
     /// As above, when the memtables were last looked at.
     seen: AtomicU64,
-    unseen_max: u64,
+    unseen_max: AtomicU64,
     turned_back: AtomicU64,
     us_max: AtomicU64,
 }
@@ -34,7 +34,7 @@ impl Seals {
         Seals {
             journal_bytes: AtomicU64::new(0),
             seen: AtomicU64::new(0),
-            unseen_max: memtable_bytes / UNSEEN_SHARE,
+            unseen_max: AtomicU64::new(memtable_bytes / UNSEEN_SHARE),
             turned_back: AtomicU64::new(0),
             us_max: AtomicU64::new(0),
         }
@@ -44,7 +44,12 @@ impl Seals {
     #[inline]
     pub(super) fn lets_write(&self) -> bool {
         let unseen = self.journal_bytes().saturating_sub(self.seen.load(Ordering::Relaxed));
-        unseen <= self.unseen_max || !commits_are_deferred()
+        unseen <= self.unseen_max.load(Ordering::Relaxed) || !commits_are_deferred()
+    }
+
+    /// Memtables are of another size now.
+    pub(super) fn set_memtable_bytes(&self, memtable_bytes: u64) {
+        self.unseen_max.store(memtable_bytes / UNSEEN_SHARE, Ordering::Relaxed);
     }
 
     /// A write goes back to its queue.

@@ -43,13 +43,13 @@ impl Database {
     }
 
     pub(super) fn memtables(&self) -> Memtables {
-        let seals = self.events.seals();
+        let (seals, shape) = (self.events.seals(), *self.shape.lock());
         let mut memtables = Memtables { journal_bytes: self.seals.journal_bytes(), ..Memtables::default() };
         for ((keyspace, memtable), sealed) in Keyspace::ALL.into_iter().zip(&mut memtables.of).zip(seals) {
             *memtable = MemtableState {
                 active_bytes: self.property(keyspace, property::CUR_SIZE_ACTIVE_MEM_TABLE),
                 active_entries: self.property(keyspace, property::NUM_ENTRIES_ACTIVE_MEM_TABLE),
-                full_bytes: options::memtable_bytes(keyspace, &self.storage_options) as u64,
+                full_bytes: options::memtable_bytes(keyspace, &shape) as u64,
                 immutables: self.property(keyspace, property::NUM_IMMUTABLE_MEM_TABLE),
                 sealed,
             };

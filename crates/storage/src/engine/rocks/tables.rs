@@ -21,7 +21,8 @@ impl Database {
         rows: &mut dyn TableRows,
         path: &Path,
     ) -> Result<Vec<FinishedTable>, StorageError> {
-        let family = options::keyspace_options(keyspace, &self.storage_options, &self.cache);
+        let storage_options = self.current_options();
+        let family = options::keyspace_options(keyspace, &storage_options, &self.cache);
         let mut tables = Vec::new();
         loop {
             let mut name = path.as_os_str().to_owned();
@@ -32,7 +33,7 @@ impl Database {
             let mut writer = SstFileWriter::create(&family);
             let mut is_open = false;
             let is_full = loop {
-                if is_open && writer.file_size() >= self.storage_options.table_bytes {
+                if is_open && writer.file_size() >= storage_options.table_bytes {
                     break true;
                 }
                 let mut written = 0;

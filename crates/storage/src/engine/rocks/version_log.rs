@@ -6,12 +6,13 @@
 //!   1 comparator     2 log number     3 next file    4 last sequence    6 level, number: a table is gone
 //!   103 level, number, size, smallest, largest, sequence numbers, (tag, bytes)…: a table is there
 //!   200 family       201 name of a new one       8193 name of the database       from 8192: may be passed
+//!   8199 (number, bytes synced): a journal is there               8200 (number): all before it may be gone
 //! ```
 //! Source: `db/version_edit.h` of the RocksDB that is built in; newer ones read what older ones wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::log_file::{DamagedBytes, LogItem, LogReader, LogWriter};
@@ -32,6 +33,12 @@ const FAMILY_MAX: u64 = 203;
 const IN_GROUP: u64 = 300;
 const MAY_BE_PASSED: u64 = 8192;
 const DATABASE_ID: u64 = 8193;
+const JOURNAL_ADDED: u64 = 8199;
+const JOURNALS_GONE: u64 = 8200;
+
+/// Within a journal that is there.
+const LAST_JOURNAL_FIELD: u64 = 1;
+const SYNCED_BYTES: u64 = 2;
 
 /// Within a new file.
 const LAST_FIELD: u64 = 1;
@@ -71,6 +78,10 @@ pub(super) struct VersionLog {
     pub(super) tables: BTreeMap<u64, TableEntry>,
     /// Journals that are older hold nothing of a family that is not in tables.
     pub(super) log_numbers: BTreeMap<u64, u64>,
+    /// Journals without which RocksDB opens no database, and how many bytes of them were synced.
+    pub(super) journals: BTreeMap<u64, u64>,
+    /// Journals before this one may be gone.
+    journals_from: u64,
     pub(super) next_file: u64,
     pub(super) last_sequence: u64,
     pub(super) database_id: Vec<u8>,
@@ -169,6 +180,54 @@ impl VersionLog {
         file.sync_all()
     }
 
+    fn add_journal(&mut self, mut fields: Fields<'_>) -> Option<()> {
+        let number = fields.number()?;
+        let mut synced = None;
+        loop {
+            match fields.number()? {
+                LAST_JOURNAL_FIELD => break,
+                SYNCED_BYTES => synced = Some(fields.number()?),
+                _ => return None,
+            }
+        }
+        // Of one that was not synced nobody relies on its being there.
+        if let Some(synced) = synced.filter(|_| number >= self.journals_from) {
+            let bytes = self.journals.entry(number).or_default();
+            *bytes = synced.max(*bytes);
+        }
+        Some(())
+    }
+
+    fn let_journals_go(&mut self, before: u64) {
+        self.journals_from = self.journals_from.max(before);
+        self.journals = self.journals.split_off(&self.journals_from);
+    }
+
+    /// The first journal that has something that may not be in tables.
+    pub(super) fn first_replayed(&self) -> u64 {
+        self.log_numbers.values().copied().min().unwrap_or(0)
+    }
+
+    /// Notes at the end of a MANIFEST that is otherwise whole that nothing of the journals is needed that are
+    /// in tables: RocksDB opens no database where one is gone that the MANIFEST has not let go of.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(super) fn let_go_of_journals(&mut self, path: &Path) -> io::Result<()> {
+        let first = self.first_replayed();
+        let (mut record, mut number) = (Vec::new(), Vec::new());
+        put_number(&mut number, first);
+        put_number(&mut record, JOURNALS_GONE);
+        put_bytes(&mut record, &number);
+        let file = File::options().append(true).open(path)?;
+        let mut writer = LogWriter::behind(file.metadata()?.len(), Vec::new());
+        writer.add(&record)?;
+        (&file).write_all(&writer.into_inner())?;
+        file.sync_all()?;
+        self.let_journals_go(first);
+        Ok(())
+    }
+
     /// Takes in one record; `None` where it makes no sense.
     fn take(&mut self, record: &[u8]) -> Option<()> {
         let mut fields = Fields(record);
@@ -199,6 +258,8 @@ impl VersionLog {
                 FAMILY_ADDED => name = Some(String::from_utf8(fields.bytes()?.to_vec()).ok()?),
                 FAMILY_DROPPED => return None,
                 DATABASE_ID => self.database_id = fields.bytes()?.to_vec(),
+                JOURNAL_ADDED => self.add_journal(Fields(fields.bytes()?))?,
+                JOURNALS_GONE => self.let_journals_go(Fields(fields.bytes()?).number()?),
                 MAY_BE_PASSED.. => drop(fields.bytes()?),
                 _ => return None,
             }

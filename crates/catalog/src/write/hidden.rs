@@ -1,0 +1,103 @@
+//! Keys of documents that are past their time and hidden: these go where a new document wants one.
+//!
+//! ```text
+//!  DuplicateKey ─▶ its holder, latched, looked at again ─▶ past its time: deleted as by the TTL monitor
+//!      ▲                                                       └▶ the write is tried again
+//!      └────────────────── taken by another one ◀──────────────────┘
+//! ```
+//! The deletion is a unit of its own: nobody sees what is hidden, so that nobody sees that it has gone, and
+//! a crash in between leaves what the monitor could have left. Deleted within the unit of the new document,
+//! its latch would be taken behind those of unique keys, and two writers could wait for each other.
+
+use super::insert::InsertReport;
+use super::update::Decision;
+use crate::collection::Collection;
+use crate::{OperationContext, WriteError};
+use document::RawDocument;
+use std::ops::Range;
+use storage::{ReadTier, StorageError};
+
+/// How often one document finds a key taken that is made free: each unique index may have another one.
+const WAYS_MAX: usize = 100;
+
+impl Collection {
+    /// Whether this refusal may be because of a document that is hidden.
+    pub(super) fn is_way_to_be_made(&self, context: &OperationContext<'_>, refusal: &WriteError) -> bool {
+        let is_held = matches!(refusal, WriteError::DuplicateKey(duplicate) if duplicate.holder.is_some());
+        is_held && self.hides_expired() && context.keeps_rules()
+    }
+
+    /// Deletes the document because of which a write was refused, if it is past its time and hidden. Whether
+    /// the write is to be tried again: the key was free, or is now.
+    ///
+    /// # Errors
+    /// As [`Collection::delete`]; `WouldBlock` wherever it may not block.
+    pub async fn make_way(
+        &self,
+        context: &OperationContext<'_>,
+        refusal: &WriteError,
+    ) -> Result<bool, WriteError> {
+        let WriteError::DuplicateKey(duplicate) = refusal else { return Ok(false) };
+        let Some(holder) = duplicate.holder.as_ref().filter(|_| self.is_way_to_be_made(context, refusal))
+        else {
+            return Ok(false);
+        };
+        if context.tier != ReadTier::Any {
+            return Err(StorageError::WouldBlock.into());
+        }
+        let moment_ms = i64::try_from(ambient::since_epoch().as_millis()).unwrap_or(i64::MAX);
+        let decide = |found: Option<RawDocument<'_>>| {
+            Ok::<_, WriteError>(match found {
+                Some(document) if self.hides(document, moment_ms)? => Decision::Remove,
+                _ => Decision::Keep,
+            })
+        };
+        let made = self.update(context, holder, decide).await?;
+        Ok(made.changed || !made.existed)
+    }
+
+    /// Those of these documents that were refused because of another one which may be hidden.
+    pub(super) fn failed_for_hidden(
+        &self,
+        context: &OperationContext<'_>,
+        report: &InsertReport,
+        range: Range<usize>,
+    ) -> Vec<usize> {
+        let failed = report
+            .errors
+            .iter()
+            .filter(|(position, error)| range.contains(position) && self.is_way_to_be_made(context, error));
+        failed.map(|(position, _)| *position).collect()
+    }
+
+    /// Inserts these after all, one by one, where what was in their way is hidden.
+    pub(super) async fn insert_past_hidden(
+        &self,
+        context: &OperationContext<'_>,
+        documents: &[RawDocument<'_>],
+        failed: Vec<usize>,
+        ordered: bool,
+        report: &mut InsertReport,
+    ) {
+        for position in failed {
+            for _ in 0..WAYS_MAX {
+                let error = report.errors.iter().find(|(failed, _)| *failed == position);
+                let Some((_, error)) = error else { break };
+                let tried = match self.make_way(context, error).await {
+                    Ok(false) => break,
+                    Ok(true) => {
+                        report.errors.retain(|(failed, _)| *failed != position);
+                        self.insert_unit(context, documents, position..position + 1, ordered, report).await
+                    }
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = tried {
+                    report.errors.retain(|(failed, _)| *failed != position);
+                    report.errors.push((position, error));
+                    report.errors.sort_by_key(|(position, _)| *position);
+                    return;
+                }
+            }
+        }
+    }
+}
