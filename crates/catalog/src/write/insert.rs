@@ -296,7 +296,7 @@ impl Collection {
                     }
                     accepted.push(candidate);
                 }
-                // Whether its holder is hidden, and goes, is found out where it may block: by all of the unit.
+                // Whether its holder is hidden, and goes, is found out where it may block: by the whole unit.
                 Err(error) if context.tier != ReadTier::Any && self.is_way_to_be_made(context, &error) => {
                     return Err(StorageError::WouldBlock.into());
                 }
