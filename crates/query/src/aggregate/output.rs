@@ -81,7 +81,7 @@ pub(super) fn parse_out(operand: RawValue<'_>, _: &Environment) -> Result<Output
     }
 }
 
-/// Refuses a field that is there twice, so that who asks whether it may be written there, and who writes, look
+/// Refuses a field that is there twice, so that who asks whether it may be written there and who writes look
 /// at the same one.
 fn refuse_twice(owner: &str, spec: RawDocument<'_>, name: &str) -> Result<(), QueryError> {
     match spec.iter().filter(|other| other.name() == name).nth(1) {

@@ -109,8 +109,8 @@ fn write_buffer(keyspace: Keyspace, shape: &EngineShape) -> usize {
     memtable_bytes(keyspace, shape) / 100 * HEADROOM_PERCENT
 }
 
-/// What the first level below level 0 holds, in bytes: its part in a compaction of level 0 is no more than half
-/// of the disk's reserve.
+/// What the first level below level 0 holds, in bytes: its part in a compaction of level 0 is no more than
+/// half of the disk's reserve.
 fn level_base(keyspace: Keyspace, shape: &EngineShape, options: &StorageOptions) -> u64 {
     let least = (memtable_bytes(keyspace, shape) as u64).max(options.table_bytes.min(16 * MIB as u64));
     let reserve = options.disk_reserve_bytes.filter(|reserve| *reserve > 0);
