@@ -67,7 +67,8 @@ fn files(path: &Path) -> Vec<PathBuf> {
     };
     let mut files = [of(path.to_owned()), of(path.join("engine"))].concat();
     files.retain(|path| !is_for_people(path.file_name().unwrap().to_str().unwrap()));
-    files.retain(|path| path.metadata().unwrap().len() > 0);
+    // Where a store is open, one may have gone since it was listed.
+    files.retain(|path| path.metadata().is_ok_and(|found| found.len() > 0));
     files.sort();
     files
 }
