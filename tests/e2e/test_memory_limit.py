@@ -138,7 +138,9 @@ def test_what_index_builds_hold_is_told_and_bounded(small):
             documents = [{"_id": number, "s": f"{number * 7919 % 100_003:0>150}"} for number in range(40_000)]
             client.memory[name].insert_many(documents)
         assert memory_section(small)["parts"]["indexBuilds"] == 0
-        assert memory_section(small)["bounds"]["indexBuilds"] == 300 * MIB // 16
+        # Half or a quarter of it while memory is short, as it may be right after so many inserts.
+        whole = 300 * MIB // 16
+        assert memory_section(small)["bounds"]["indexBuilds"] in (whole, whole // 2, whole // 4)
         held = Parts(small, every=0.01)
         threads = [threading.Thread(target=build, args=(small, name)) for name in ("one", "other")]
         for thread in threads:
@@ -149,7 +151,7 @@ def test_what_index_builds_hold_is_told_and_bounded(small):
             time.sleep(0.005)
         held.stop()
         # What is lent, and the room that vectors have while they grow.
-        assert MIB < most <= 2 * 300 * MIB // 16, most
+        assert MIB < most <= 2 * whole, most
         assert memory_section(small)["parts"]["indexBuilds"] == 0
         for name in ("one", "other"):
             assert client.memory.command("validate", name)["valid"]
