@@ -14,7 +14,6 @@ use super::update::Decision;
 use crate::collection::Collection;
 use crate::{OperationContext, WriteError};
 use document::RawDocument;
-use std::ops::Range;
 use storage::{ReadTier, StorageError};
 
 /// How often one document finds a key taken that is made free: each unique index may have another one.
@@ -56,48 +55,54 @@ impl Collection {
         Ok(made.changed || !made.existed)
     }
 
-    /// Those of these documents that were refused because of another one which may be hidden.
-    pub(super) fn failed_for_hidden(
-        &self,
-        context: &OperationContext<'_>,
-        report: &InsertReport,
-        range: Range<usize>,
-    ) -> Vec<usize> {
-        let failed = report
-            .errors
-            .iter()
-            .filter(|(position, error)| range.contains(position) && self.is_way_to_be_made(context, error));
-        failed.map(|(position, _)| *position).collect()
-    }
-
-    /// Inserts these after all, one by one, where what was in their way is hidden.
+    /// Inserts after all, one by one, what was refused from this error of the report on, where what was in its
+    /// way is hidden.
     pub(super) async fn insert_past_hidden(
         &self,
         context: &OperationContext<'_>,
         documents: &[RawDocument<'_>],
-        failed: Vec<usize>,
+        from: usize,
         ordered: bool,
         report: &mut InsertReport,
     ) {
-        for position in failed {
-            for _ in 0..WAYS_MAX {
-                let error = report.errors.iter().find(|(failed, _)| *failed == position);
-                let Some((_, error)) = error else { break };
-                let tried = match self.make_way(context, error).await {
-                    Ok(false) => break,
-                    Ok(true) => {
-                        report.errors.retain(|(failed, _)| *failed != position);
-                        self.insert_unit(context, documents, position..position + 1, ordered, report).await
-                    }
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = tried {
-                    report.errors.retain(|(failed, _)| *failed != position);
+        let mut ends = false;
+        for (position, error) in report.errors.split_off(from) {
+            if ends || !self.is_way_to_be_made(context, &error) {
+                report.errors.push((position, error));
+                continue;
+            }
+            match self.insert_past_holders(context, documents, position, error, ordered).await {
+                Ok(None) => report.inserted += 1,
+                Ok(Some(error)) => report.errors.push((position, error)),
+                Err(error) => {
                     report.errors.push((position, error));
-                    report.errors.sort_by_key(|(position, _)| *position);
-                    return;
+                    ends = true;
                 }
             }
         }
+    }
+
+    /// Inserts one document that was refused; why it is refused still, if it is. It has a report of its own:
+    /// that of all may be long, and is put in order with each unit.
+    async fn insert_past_holders(
+        &self,
+        context: &OperationContext<'_>,
+        documents: &[RawDocument<'_>],
+        position: usize,
+        mut refusal: WriteError,
+        ordered: bool,
+    ) -> Result<Option<WriteError>, WriteError> {
+        for _ in 0..WAYS_MAX {
+            if !self.make_way(context, &refusal).await? {
+                break;
+            }
+            let mut alone = InsertReport::default();
+            self.insert_unit(context, documents, position..position + 1, ordered, &mut alone).await?;
+            match alone.errors.pop() {
+                None => return Ok(None),
+                Some((_, again)) => refusal = again,
+            }
+        }
+        Ok(Some(refusal))
     }
 }

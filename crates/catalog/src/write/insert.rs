@@ -134,10 +134,12 @@ impl Collection {
                 alone_until = end;
                 continue;
             }
-            let failed = self.failed_for_hidden(context, &report, next..end);
-            if let Some(&last) = failed.last() {
+            let mut refusals = report.errors.iter().skip(failures);
+            if let Some(&(last, _)) = report.errors.last()
+                && refusals.any(|(_, error)| self.is_way_to_be_made(context, error))
+            {
                 // In a box: few come here, and every insert has room for what is in its future.
-                Box::pin(self.insert_past_hidden(context, documents, failed, ordered, &mut report)).await;
+                Box::pin(self.insert_past_hidden(context, documents, failures, ordered, &mut report)).await;
                 if ordered && report.errors.len() == failures {
                     next = last + 1;
                     continue;
