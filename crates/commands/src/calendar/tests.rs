@@ -9,7 +9,7 @@ use pollster::block_on;
 use query::calendar::WorkRate;
 use std::sync::Arc;
 use std::time::Duration;
-use storage::{Disk, MemoryEngine, Room, StorageOptions, Store};
+use storage::{Disk, MemoryEngine, Room, StorageOptions, Store, StoreTasks};
 
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -322,15 +322,20 @@ impl Disk for TestDisk {
     }
 }
 
-#[test]
-fn a_disk_that_is_nearly_full_overrides() {
-    let time = Simulation::begin(9);
+/// A server on a disk of which 1 GiB is kept, what drives its store, and how much of it is free.
+fn on_a_disk() -> (Arc<ServiceContext>, StoreTasks, Arc<Mutex<u64>>) {
     let free = Arc::new(Mutex::new(50 << 30));
     let disk = Arc::new(TestDisk(Arc::clone(&free)));
     let engine = Arc::new(MemoryEngine::default());
     let options = StorageOptions { disk_reserve_bytes: Some(1 << 30), ..without_budget() };
-    let (store, mut tasks) = Store::without_threads(engine, disk, &options).expect("memory");
-    let server = server_on(store);
+    let (store, tasks) = Store::without_threads(engine, disk, &options).expect("memory");
+    (server_on(store), tasks, free)
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_overrides() {
+    let time = Simulation::begin(9);
+    let (server, mut tasks, free) = on_a_disk();
     let client = TestClient::of(&server);
     set(&server, doc! { "ttl": { "start": "01:00", "stop": "02:00", "documentsPerSecond": 1 } });
     expired(&client, "c", 100, None);
@@ -355,12 +360,7 @@ fn a_disk_that_is_nearly_full_overrides() {
 #[test]
 fn a_backup_stands_still_behind_its_window_unless_the_disk_needs_its_files() {
     let time = Simulation::begin(10);
-    let free = Arc::new(Mutex::new(50 << 30));
-    let disk = Arc::new(TestDisk(Arc::clone(&free)));
-    let engine = Arc::new(MemoryEngine::default());
-    let options = StorageOptions { disk_reserve_bytes: Some(1 << 30), ..without_budget() };
-    let (store, mut tasks) = Store::without_threads(engine, disk, &options).expect("memory");
-    let server = server_on(store);
+    let (server, mut tasks, free) = on_a_disk();
     set(&server, doc! { "backup": { "start": "00:00", "stop": "01:00", "bytesPerSecond": 7 } });
     let begins = || super::ask(&server, WorkKind::Backup, None).rate();
     let goes_on = || super::ask_to_go_on(&server, WorkKind::Backup).rate();
