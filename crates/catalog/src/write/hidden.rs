@@ -55,8 +55,8 @@ impl Collection {
         Ok(made.changed || !made.existed)
     }
 
-    /// Inserts after all, one by one, what was refused from this error of the report on, where what was in its
-    /// way is hidden.
+    /// Inserts after all, one by one, what was refused from this error of the report on, where what was in
+    /// its way is hidden.
     pub(super) async fn insert_past_hidden(
         &self,
         context: &OperationContext<'_>,
