@@ -2,6 +2,7 @@
 
 use crate::AccessError;
 use crate::action::Action;
+use crate::limits::UserLimits;
 use crate::member_keys::MemberUser;
 use crate::names::{RoleName, UserName};
 use crate::privileges::Privilege;
@@ -29,6 +30,8 @@ pub struct AccessUser {
     pub inherited: Inherited,
     /// The same, to be asked.
     pub privileges: PrivilegeSet,
+    /// What it may have at once: the smallest of its own limits and those of its roles.
+    pub limits: UserLimits,
     restrictions: Vec<LoginRestriction>,
     credentials: Vec<(Mechanism, ScramCredentials)>,
     /// It is another member of the deployment, which is nowhere stored and never changes.
@@ -63,6 +66,7 @@ impl AccessUser {
             id,
             roles: direct,
             privileges: PrivilegeSet::new(&inherited.privileges),
+            limits: UserLimits::stored(document)?.strictest(inherited.limits),
             inherited,
             restrictions: LoginRestriction::stored(document)?,
             credentials: credentials.collect(),
@@ -92,6 +96,7 @@ impl AccessUser {
             roles: Vec::new(),
             privileges: PrivilegeSet::new(&privileges),
             inherited: Inherited { privileges, ..Inherited::default() },
+            limits: UserLimits::default(),
             restrictions: Vec::new(),
             credentials: Vec::new(),
             is_member: false,

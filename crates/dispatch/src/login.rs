@@ -262,7 +262,7 @@ pub(crate) struct Succeeded<'a> {
 /// The connection is this user's from now on.
 ///
 /// # Errors
-/// It is another one's.
+/// It is another one's; the user has as many connections as it may.
 pub(crate) async fn succeed<N: Node>(
     context: &CommandContext<'_, N>,
     user: &Arc<AccessUser>,
@@ -275,7 +275,18 @@ pub(crate) async fn succeed<N: Node>(
         );
         return Err(CommandError::new(AUTHENTICATED_ONCE, message));
     }
-    context.client.log_in(Arc::clone(user));
+    let is_counted = context.server.access.is_enforced() && !user.is_member();
+    let connection = match is_counted && context.client.access.user_name().is_none() {
+        true => match context.server.access.usages.connect(user) {
+            Ok(connection) => Some(connection),
+            Err(error) => {
+                authenticated(context, (how.mechanism, &user.name), error.code).await;
+                return Err(error);
+            }
+        },
+        false => None,
+    };
+    context.client.log_in(Arc::clone(user), connection);
     how.counters.successful.add(1);
     if how.is_speculative {
         how.counters.speculative_successful.add(1);

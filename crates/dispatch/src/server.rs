@@ -122,6 +122,7 @@ impl<N: Node> ServiceContext<N> {
         {
             audit.queue(client, &event);
         }
+        client.access.log_out();
         match client.streamed_cursor() {
             0 => {}
             id => drop(self.cursors.kill(id)),
@@ -220,11 +221,12 @@ impl<N: Node> ServiceContext<N> {
         self.cursors.kill_where(|_, owner| owner.is_some_and(|owner| ended.contains(&owner)));
     }
 
-    /// Closes idle cursors and forgets idle sessions. `heddle` calls it every
+    /// Closes idle cursors, forgets idle sessions, and tells of users who are held to their limits. `heddle` calls it every
     /// `clientCursorMonitorFrequencySecs`.
     pub fn expire(&self, now: Instant) {
         let idle = Duration::from_millis(self.parameters.unsigned(Parameter::CursorTimeout));
         let cursors = self.cursors.expire(now, idle);
+        self.access.usages.tidy(now);
         let timeout = Duration::from_secs(60 * self.parameters.unsigned(Parameter::SessionTimeout));
         let sessions = self.sessions.expire(now, timeout);
         if !sessions.is_empty() {

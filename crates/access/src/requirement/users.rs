@@ -44,9 +44,10 @@ fn may_with_privileges(request: &AccessRequest<'_>, action: Action) -> bool {
     })
 }
 
-/// Restrictions need an action of their own.
+/// Restrictions and limits need an action of their own.
 fn may_restrict(request: &AccessRequest<'_>) -> bool {
-    request.values("authenticationRestrictions").next().is_none()
+    let is_said = |field| request.values(field).next().is_some();
+    !is_said("authenticationRestrictions") && !is_said("limits")
         || on_database(request, Action::SetAuthenticationRestriction)
 }
 
