@@ -22,6 +22,8 @@ pub struct AccessUser {
     pub name: UserName,
     /// `userId`: tells a user from one that was made anew with the same name.
     pub id: Option<[u8; 16]>,
+    /// What its sessions are told by: [`UserName::digest`].
+    pub digest: [u8; 32],
     /// The document of `admin.system.users`.
     pub document: DocumentBuf,
     /// The roles that were granted to it.
@@ -61,8 +63,10 @@ impl AccessUser {
             Some(RawValue::Binary { bytes, .. }) => bytes.try_into().ok(),
             _ => None,
         };
+        let name = UserName::new(user, database);
         Ok(AccessUser {
-            name: UserName::new(user, database),
+            digest: name.digest(),
+            name,
             id,
             roles: direct,
             privileges: PrivilegeSet::new(&inherited.privileges),
@@ -89,8 +93,10 @@ impl AccessUser {
             Privilege::new(On::Database("$external".into()), &users),
             Privilege::new(On::Cluster, &set),
         ];
+        let name = UserName::new("", "");
         AccessUser {
-            name: UserName::new("", ""),
+            digest: name.digest(),
+            name,
             id: None,
             document: DocumentBuf::default(),
             roles: Vec::new(),

@@ -16,6 +16,7 @@ use crate::login::Login;
 use crate::node::Node;
 use crate::parameters::{Parameter, Parameters};
 use crate::server::ServiceContext;
+use crate::sessions::{LogicalSessionId, SessionOwner};
 use access::{
     AccessRequest, AccessTarget, AccessUser, Action, CertificateName, FailedLogins, MemberUser,
     RefusedMembers, UserName,
@@ -324,7 +325,59 @@ fn unauthorized<N: Node>(context: &CommandContext<'_, N>) -> CommandError {
     CommandError::new(code::UNAUTHORIZED, message)
 }
 
+/// The session of a request. Who is not logged in has none, though it names one.
+///
+/// # Errors
+/// As [`CommandContext::session`].
+pub(crate) fn session_in_use<N: Node>(
+    server: &ServiceContext<N>,
+    client: &Client,
+    named: LogicalSessionId,
+) -> CommandResult<Option<LogicalSessionId>> {
+    if !server.access.is_enforced() {
+        return Ok(Some(LogicalSessionId::of_nobody(named.id)));
+    }
+    match client.access.user.lock().as_ref() {
+        Some(logged_in) => named_by(&logged_in.user, named, Action::ImpersonateUser).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The session that a user means: its own one, unless it names another's as whoever may do `with` can.
+fn named_by(user: &AccessUser, named: LogicalSessionId, with: Action) -> CommandResult<LogicalSessionId> {
+    let own = SessionOwner(user.digest);
+    let is_own = named.owner == SessionOwner::NOBODY || named.owner == own;
+    match is_own {
+        true => Ok(LogicalSessionId { owner: own, ..named }),
+        false if user.may(AccessTarget::Cluster, with) => Ok(named),
+        false => {
+            let message = "Unauthorized to set user digest in LogicalSessionId";
+            Err(CommandError::new(code::UNAUTHORIZED, message))
+        }
+    }
+}
+
 impl<N: Node> CommandContext<'_, N> {
+    /// Whose sessions the asker's are.
+    pub fn session_owner(&self) -> SessionOwner {
+        match self.server.access.is_enforced() {
+            true => self.client.access.user().map_or(SessionOwner::NOBODY, |user| SessionOwner(user.digest)),
+            false => SessionOwner::NOBODY,
+        }
+    }
+
+    /// The session that the asker means: its own one, unless it names another's, which needs `with` on the
+    /// cluster.
+    ///
+    /// # Errors
+    /// `Unauthorized`: another's, by who may not name it.
+    pub fn session(&self, named: LogicalSessionId, with: Action) -> CommandResult<LogicalSessionId> {
+        match self.client.access.user().filter(|_| self.server.access.is_enforced()) {
+            Some(user) => named_by(&user, named, with),
+            None => Ok(LogicalSessionId::of_nobody(named.id)),
+        }
+    }
+
     /// Whether who asks may do this; without `--auth` everybody may.
     pub fn may(&self, target: AccessTarget<'_>, action: Action) -> bool {
         self.sees(|user| user.may(target, action))

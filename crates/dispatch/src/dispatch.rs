@@ -2,7 +2,7 @@
 
 use crate::acknowledge::{await_read_concern, await_write_concern};
 use crate::audit;
-use crate::authorization::{Authorization, authorize, check_login, is_authorized};
+use crate::authorization::{Authorization, authorize, check_login, is_authorized, session_in_use};
 use crate::client::{Client, OperationStart};
 use crate::command::{Command, Execution, Run, TimeLimit};
 use crate::concern::ReadConcernLevel;
@@ -169,8 +169,11 @@ fn prepare<'a, N: Node>(
         admit(command, role, database, &generic)?;
     }
     let started = ambient::now();
-    if let Some(session) = generic.session {
-        server.sessions.touch(session, started)?;
+    if let Some(named) = generic.session {
+        generic.session = session_in_use(server, client, named)?;
+        if let Some(session) = generic.session {
+            server.sessions.touch(session, started)?;
+        }
     }
     let operation = client.begin(OperationStart {
         id: next_operation_id(),

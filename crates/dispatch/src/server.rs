@@ -205,13 +205,11 @@ impl<N: Node> ServiceContext<N> {
         self.close_cursors_of(sessions);
     }
 
-    /// Ends the cursors and operations of sessions.
-    pub fn kill_sessions(&self, sessions: &[LogicalSessionId]) {
-        self.close_cursors_of(sessions);
-        let doomed: HashSet<LogicalSessionId> = sessions.iter().copied().collect();
-        let is_doomed = |owner: Option<LogicalSessionId>| owner.is_some_and(|owner| doomed.contains(&owner));
+    /// Ends the cursors and operations of the sessions that are `doomed`. Each is looked at once.
+    pub fn kill_sessions(&self, doomed: impl Fn(LogicalSessionId) -> bool) {
+        self.cursors.kill_where(|_, session| session.is_some_and(&doomed));
         for client in self.clients() {
-            client.kill_operation(code::INTERRUPTED, |_, owner| is_doomed(owner));
+            client.kill_operation(code::INTERRUPTED, |_, session| session.is_some_and(&doomed));
         }
     }
 
