@@ -51,7 +51,7 @@ pub use names::{RoleName, UserName};
 pub use privileges::{Privilege, PrivilegeSet, add_privilege};
 pub use requirement::{AccessRequest, Requirement, requirement_of, requirements};
 pub use resource::{AccessTarget, ResourcePattern};
-pub use restriction::{AddressRange, LoginRestriction, login_allowed};
+pub use restriction::{AddressRange, LoginEnds, LoginRestriction, login_allowed};
 pub use role::{Inherited, RoleDefinition, RoleGraph, check_reach};
 pub use saslprep::prepare_password;
 pub use scram::{

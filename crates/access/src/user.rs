@@ -8,11 +8,10 @@ use crate::names::{RoleName, UserName};
 use crate::privileges::Privilege;
 use crate::privileges::PrivilegeSet;
 use crate::resource::{AccessTarget, ResourcePattern};
-use crate::restriction::{LoginRestriction, login_allowed};
+use crate::restriction::{LoginEnds, LoginRestriction, login_allowed};
 use crate::role::{Inherited, RoleGraph};
 use crate::scram::{Mechanism, ScramCredentials};
 use document::{DocumentBuf, RawDocument, RawValue, Value, doc};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A user as the server knows it: what is stored, and what follows from its roles.
@@ -141,10 +140,10 @@ impl AccessUser {
         self.credentials.iter().map(|(mechanism, _)| *mechanism)
     }
 
-    /// Whether it may log in from this address: by its own restrictions and those of each of its roles.
-    pub fn may_log_in(&self, client: Option<IpAddr>) -> bool {
+    /// Whether it may log in by this connection: by its own restrictions and those of each of its roles.
+    pub fn may_log_in(&self, ends: LoginEnds) -> bool {
         let lists = std::iter::once(&self.restrictions).chain(&self.inherited.restrictions);
-        lists.into_iter().all(|list| login_allowed(list, client))
+        lists.into_iter().all(|list| login_allowed(list, ends))
     }
 
     /// Whether it may do this with that.

@@ -18,7 +18,7 @@ use crate::parameters::{Parameter, Parameters};
 use crate::server::ServiceContext;
 use crate::sessions::{LogicalSessionId, SessionOwner};
 use access::{
-    AccessRequest, AccessTarget, AccessUser, Action, CertificateName, FailedLogins, MemberUser,
+    AccessRequest, AccessTarget, AccessUser, Action, CertificateName, FailedLogins, LoginEnds, MemberUser,
     RefusedMembers, UserName,
 };
 use document::{RawDocument, RawValue};
@@ -158,6 +158,12 @@ impl Client {
     /// The address of the other end; `None` for a Unix socket.
     pub fn address(&self) -> Option<IpAddr> {
         self.remote.parse::<SocketAddr>().ok().map(|remote| remote.ip().to_canonical())
+    }
+
+    /// The addresses of both ends.
+    pub(crate) fn ends(&self) -> LoginEnds {
+        let local = self.link.local_address().and_then(|local| local.parse::<SocketAddr>().ok());
+        LoginEnds { client: self.address(), server: local.map(|local| local.ip().to_canonical()) }
     }
 
     /// It says that it brings another member's messages of the log, which no clients' work is to hold up:

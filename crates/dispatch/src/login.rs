@@ -159,6 +159,7 @@ fn is_member(name: &UserName, mechanism: Mechanism) -> bool {
 
 /// What members call themselves in their `hello`.
 const MEMBER_APPLICATION: &str = "replication";
+const NOT_BETWEEN: Reason = "not between these addresses of client and server";
 const MALFORMED: Reason = "a message does not follow the protocol";
 
 /// A user and what checks its password; of one that does not exist, what no password meets. Both take about
@@ -228,7 +229,7 @@ pub(crate) async fn go_on<N: Node>(
         (Err(_), Some(_)) => (None, "wrong password"),
         (_, None) if login.name == MemberUser::name() => (None, "this member has no security.keyFile"),
         (_, None) => (None, "no such user, or not with this mechanism"),
-        (Ok(_), Some(user)) if !user.may_log_in(context.client.address()) => (None, "not from this address"),
+        (Ok(_), Some(user)) if !user.may_log_in(context.client.ends()) => (None, NOT_BETWEEN),
         (Ok(answer), Some(_)) => (Some(answer), ""),
     };
     let Some(answer) = answer else {
