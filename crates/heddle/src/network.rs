@@ -197,6 +197,7 @@ pub(crate) fn server_options(
         pool: numbers.pool(),
         overload: numbers.overload(),
         send_timeout: numbers.millis(Parameter::SendTimeout),
+        handshake_timeout: numbers.millis(Parameter::TlsHandshakeTimeout),
         unread_replies_max: numbers.unread_replies_max(),
         large_requests_max: large_requests_max(resources.memory),
         tls: tls(parameters)?.map(Arc::new),

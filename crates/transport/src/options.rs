@@ -85,6 +85,8 @@ pub struct ServerOptions {
     pub listen_backlog: i32,
     /// How long one piece of a reply may wait for a client that does not read; zero waits for ever.
     pub send_timeout: Duration,
+    /// How long a client may take for the handshake of TLS; zero: for ever.
+    pub handshake_timeout: Duration,
     /// Bytes of replies that clients have not taken, over all connections: beyond it requests wait and the
     /// slowest readers are ended; zero: no bound. Default 1 GiB.
     pub unread_replies_max: u64,
@@ -152,6 +154,7 @@ impl Default for ServerOptions {
             compressors: Compressor::NEGOTIABLE.to_vec(),
             listen_backlog: 4096,
             send_timeout: Duration::from_secs(60),
+            handshake_timeout: Duration::from_secs(30),
             unread_replies_max: 1 << 30,
             large_requests_max: 1 << 30,
             keepalive_idle: Duration::from_secs(120),

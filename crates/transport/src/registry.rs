@@ -101,7 +101,7 @@ impl RegisteredSession {
 impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.session.enter(Phase::Ended);
-        self.session.lets_go_of_memory();
+        self.session.lets_go();
         if let Some(closed) = self.closed.take() {
             closed(&self.session);
         }

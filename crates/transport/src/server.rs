@@ -8,7 +8,7 @@ use crate::registry::Shared;
 use crate::session::Lane;
 use crate::statistics::TransportMemory;
 use crate::stream::SocketControl;
-use crate::sweeper::Bounds;
+use crate::sweeper::{Bounds, Timeouts};
 use crate::vital;
 use crate::{
     AdaptiveOptions, AdaptiveOptionsError, Endpoint, OverloadTarget, PoolOptions, ReceiveBuffer,
@@ -93,11 +93,13 @@ impl Server {
     }
 
     fn start_sweeper(&self) -> io::Result<()> {
-        let timeout = Some(self.shared.options.send_timeout).filter(|timeout| !timeout.is_zero());
+        let options = &self.shared.options;
+        let [send, handshake] = [options.send_timeout, options.handshake_timeout]
+            .map(|timeout| Some(timeout).filter(|timeout| !timeout.is_zero()));
         let shared = Arc::clone(&self.shared);
         let sweep = move || {
             shared.stalls.sweep_until_stopped(
-                timeout,
+                &Timeouts { send, handshake, tls: shared.options.tls.as_deref() },
                 &Bounds { unread: &shared.unread, requests: &shared.large_requests },
                 || shared.sessions(),
             )

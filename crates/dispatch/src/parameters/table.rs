@@ -436,6 +436,9 @@ parameters! {
         "The most threads of each pool; 0 for four per core, and 16 at least.";
     PoolMinThreads "servicePoolMinThreads" integer(1, 0, 4096), "threads", runtime(),
         "Threads of each pool that are kept although they have nothing to do.";
+    TlsHandshakeTimeout "tlsHandshakeTimeoutMillis" integer(30_000, 0, DAY_MS), "ms", fixed(),
+        "A client that has begun to speak TLS, or has to, and has not completed the handshake after so long \
+        is disconnected; 0 waits for ever.";
     TtlIndexDeleteTargetDocs "ttlIndexDeleteTargetDocs" integer(50_000, 0, i64::MAX), "documents", runtime(),
         "So many expired documents of one TTL index are deleted before those of the next one; 0 for no \
         bound.";

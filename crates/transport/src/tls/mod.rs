@@ -111,6 +111,7 @@ struct TlsCounters {
     tls_1_2: AtomicU64,
     tls_1_3: AtomicU64,
     failed: AtomicU64,
+    timed_out: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -123,6 +124,8 @@ pub struct TlsStatistics {
     pub tls_1_3: u64,
     /// Handshakes that failed.
     pub failed: u64,
+    /// Handshakes that took too long.
+    pub timed_out: u64,
     /// Connections in clear that were closed.
     pub refused: u64,
 }
@@ -201,8 +204,13 @@ impl Tls {
             tls_1_2: count(&self.counters.tls_1_2),
             tls_1_3: count(&self.counters.tls_1_3),
             failed: count(&self.counters.failed),
+            timed_out: count(&self.counters.timed_out),
             refused: count(&self.counters.refused),
         }
+    }
+
+    pub(crate) fn count_timed_out(&self, handshakes: u64) {
+        self.counters.timed_out.fetch_add(handshakes, Ordering::Relaxed);
     }
 
     fn count_handshake(&self, version: Option<ProtocolVersion>) {
