@@ -121,6 +121,23 @@ pub(super) fn revoke_privileges(request: &AccessRequest<'_>) -> bool {
     may_with_privileges(request, Action::RevokeRole)
 }
 
+/// `_mergeAuthzCollections`: whatever its collections say becomes a user or a role of any database.
+pub(super) fn merge(request: &AccessRequest<'_>) -> bool {
+    use Action::{CreateRole, CreateUser, DropRole, DropUser, GrantRole, RevokeRole};
+    let everywhere = |action: &Action| request.may(AccessTarget::Database(""), *action);
+    let may_read = |field: &'static str| {
+        let mut named = request.values(field).filter_map(RawValue::as_str).filter(|name| !name.is_empty());
+        named.all(|name| match name.split_once('.') {
+            Some((database, name)) => request.may(AccessTarget::Collection(database, name), Action::Find),
+            None => false,
+        })
+    };
+    [CreateUser, CreateRole, GrantRole, RevokeRole].iter().all(everywhere)
+        && (!request.is_set("drop") || [DropUser, DropRole].iter().all(everywhere))
+        && may_read("tempUsersCollection")
+        && may_read("tempRolesCollection")
+}
+
 /// `usersInfo`: everybody may look at themselves; others need `viewUser`.
 pub(super) fn users_info(request: &AccessRequest<'_>) -> bool {
     let own = &request.user.name;

@@ -3,11 +3,13 @@
 //! Source: MongoDB manual, "User Management Commands" and "Role Management Commands".
 
 mod credentials;
+mod merge;
 mod roles;
 mod roles_info;
 mod users;
 mod users_info;
 
+pub(crate) use merge::COMMAND as MERGE_AUTHORIZATION;
 pub(crate) use roles::{
     CREATE as CREATE_ROLE, DROP as DROP_ROLE, DROP_ALL as DROP_ALL_ROLES, GRANT as GRANT_ROLES_TO_ROLE,
     GRANT_PRIVILEGES, REVOKE as REVOKE_ROLES_FROM_ROLE, REVOKE_PRIVILEGES, UPDATE as UPDATE_ROLE,

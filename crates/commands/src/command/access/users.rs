@@ -145,7 +145,7 @@ fn check_kind(name: &UserName, password: &Password) -> CommandResult {
 }
 
 /// From the first user on, unknown ones have the same salts on every member.
-async fn keep_secret(context: &CommandContext<'_>) -> CommandResult {
+pub(super) async fn keep_secret(context: &CommandContext<'_>) -> CommandResult {
     let secret = Value::binary(0, context.server.node.own_secret().to_vec());
     let document = doc! { "_id": SECRET_ID, "secret": secret };
     store(context, VERSIONS, SECRET_ID, |found| Ok(Some(found.map_or(document, RawDocument::to_document))))
