@@ -58,7 +58,8 @@ impl AccessControl {
             None => MemberUser { user: Arc::new(AccessUser::of_member(None)), others: Vec::new() },
         };
         AccessControl {
-            enforced: parameters.text(Parameter::Authorization) == "enabled" || members.is_some(),
+            enforced: parameters.text(Parameter::Authorization) == "enabled"
+                || members.is_some() && !parameters.is_on(Parameter::TransitionToAuth),
             localhost_exception: parameters.is_on(Parameter::LocalhostAuthBypass),
             members: members.map(user_of),
             member_certificate: members.and_then(|proof| proof.certificate.clone()),

@@ -206,18 +206,23 @@ pub(crate) fn server_options(
 }
 
 /// How TLS is spoken; `None`: not at all.
-fn tls(parameters: &Parameters) -> Result<Option<Tls>, NetworkError> {
+///
+/// # Errors
+/// Files that are missing, of no use, or cannot be used.
+pub(crate) fn tls(parameters: &Parameters) -> Result<Option<Tls>, NetworkError> {
     let file =
         |parameter| Some(parameters.text(parameter)).filter(|path| !path.is_empty()).map(PathBuf::from);
     let certificate_key = file(Parameter::TlsCertificateKeyFile);
+    let member_certificate_key = file(Parameter::TlsClusterFile);
     let mode = match parameters.text(Parameter::TlsMode).as_str() {
         "allowTLS" => TlsMode::Allow,
         "preferTLS" => TlsMode::Prefer,
         "requireTLS" => TlsMode::Require,
         _ => {
-            return match certificate_key {
-                Some(_) => Err(NetworkError::TlsDisabled { file: "certificateKeyFile" }),
-                None => Ok(None),
+            return match (certificate_key, member_certificate_key) {
+                (Some(_), _) => Err(NetworkError::TlsDisabled { file: "certificateKeyFile" }),
+                (None, Some(_)) => Err(NetworkError::TlsDisabled { file: "clusterFile" }),
+                (None, None) => Ok(None),
             };
         }
     };
@@ -225,6 +230,7 @@ fn tls(parameters: &Parameters) -> Result<Option<Tls>, NetworkError> {
     let is_on = |version: &str| !disabled.iter().any(|name| name == version);
     let files = TlsFiles {
         certificate_key: certificate_key.ok_or(NetworkError::NoCertificate)?,
+        member_certificate_key,
         authorities: file(Parameter::TlsCaFile),
         revoked: file(Parameter::TlsCrlFile),
         without_certificates: parameters.is_on(Parameter::TlsAllowWithoutCertificates),

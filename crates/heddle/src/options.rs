@@ -35,6 +35,10 @@ pub(crate) enum OptionsError {
     NoKeyFile,
     #[error("security.clusterAuthMode {mode} needs security.keyFile")]
     ModeWithoutKey { mode: String },
+    #[error("security.transitionToAuth needs security.keyFile, or security.clusterAuthMode x509")]
+    TransitionWithoutKey,
+    #[error("security.transitionToAuth asks nobody for a login, and security.authorization everybody")]
+    TransitionWithAuth,
     #[error("need to enable TLS via the tlsMode flag for security.clusterAuthMode sendX509 or x509")]
     CertificatesWithoutTls,
     #[error("cannot have x.509 cluster authentication in allowTLS mode")]
@@ -89,7 +93,14 @@ impl Options {
                 _ => {}
             }
         }
-        if given(Parameter::KeyFile) || mode == "x509" {
+        let has_proof = given(Parameter::KeyFile) || mode == "x509";
+        if self.parameters.is_on(Parameter::TransitionToAuth) {
+            match (has_proof, has_access_control) {
+                (false, _) => return Err(OptionsError::TransitionWithoutKey),
+                (true, true) => return Err(OptionsError::TransitionWithAuth),
+                (true, false) => {}
+            }
+        } else if has_proof {
             // Members that are told from strangers, and clients that are not, would be of no use.
             self.parameters.set(Parameter::Authorization, Setting::Text("enabled".to_owned()))?;
         } else if has_access_control && given(Parameter::ReplSetName) {
@@ -276,6 +287,18 @@ mod tests {
         assert_eq!(of("", &["--keyFile", "/k", "--replSet", "rs"]), "enabled");
         assert_eq!(of("security:\n  keyFile: /k\n  authorization: disabled\n", &[]), "enabled");
         assert_eq!(of("", &["--replSet", "rs"]), "disabled");
+        let transition = ["--keyFile", "/k", "--replSet", "rs", "--transitionToAuth"];
+        assert_eq!(of("", &transition), "disabled");
+        fails(
+            "",
+            &["--transitionToAuth"],
+            "security.transitionToAuth needs security.keyFile, or security.clusterAuthMode x509",
+        );
+        fails(
+            "",
+            &[transition.as_slice(), &["--auth"]].concat(),
+            "security.transitionToAuth asks nobody for a login, and security.authorization everybody",
+        );
     }
 
     #[test]

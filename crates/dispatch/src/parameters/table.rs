@@ -160,6 +160,9 @@ parameters! {
     TlsCaFile "net.tls.CAFile" text(""), "", start("tlsCAFile" "net.tls.CAFile"),
         "Authorities, in PEM: a client must have a certificate of one of them. Empty: clients are asked for \
         none.";
+    TlsClusterFile "net.tls.clusterFile" text(""), "", start("tlsClusterFile" "net.tls.clusterFile"),
+        "The certificate that this member shows to the others of its set, and its key (not encrypted), in \
+        PEM. Empty: that of net.tls.certificateKeyFile.";
     TlsCrlFile "net.tls.CRLFile" text(""), "", start("tlsCRLFile" "net.tls.CRLFile"),
         "Revoked certificates of clients, in PEM; empty for none.";
     TlsCertificateKeyFile "net.tls.certificateKeyFile" text(""), "",
@@ -216,6 +219,11 @@ parameters! {
         "File with the key by which the members of a set know each other: 6 to 1024 characters of base64, \
         white space aside, or a list of two while they change it. Its owner alone may read it. Turns \
         security.authorization on. Empty: members believe whoever reaches them.";
+    TransitionToAuth "security.transitionToAuth" off(), "",
+            start("transitionToAuth" "security.transitionToAuth"),
+        "A member with security.keyFile or certificates logs in at others that want it to, and believes \
+        those that do not; clients may log in, and nobody has to. While a set goes over to access control, \
+        member by member.";
     RedactClientLogData "redactClientLogData" off(), "",
         both("redactClientLogData" "security.redactClientLogData"),
         "Values of clients' documents and commands are `###` in the log; names of fields, collections and \

@@ -39,6 +39,8 @@ pub struct TlsFiles {
     /// The server's certificate, those between it and its authority, and its private key:
     /// `net.tls.certificateKeyFile`.
     pub certificate_key: PathBuf,
+    /// The same for what is shown to other members of a set: `net.tls.clusterFile`. `None`: that one.
+    pub member_certificate_key: Option<PathBuf>,
     /// Authorities of clients' certificates: `net.tls.CAFile`. `None`: clients are not asked for one.
     pub authorities: Option<PathBuf>,
     /// Certificates that are revoked: `net.tls.CRLFile`.
@@ -50,6 +52,12 @@ pub struct TlsFiles {
     pub tls_1_2: bool,
     /// The same for TLS 1.3.
     pub tls_1_3: bool,
+}
+
+impl TlsFiles {
+    fn shown_to_members(&self) -> &Path {
+        self.member_certificate_key.as_ref().unwrap_or(&self.certificate_key)
+    }
 }
 
 /// Why TLS cannot be spoken with these files.
@@ -159,8 +167,8 @@ impl Tls {
         Ok(())
     }
 
-    /// How the server speaks TLS to other members: it trusts [`TlsFiles::authorities`] and shows its own
-    /// certificate. `None`: it speaks to them in clear.
+    /// How the server speaks TLS to other members: it trusts [`TlsFiles::authorities`] and shows its
+    /// certificate for them. `None`: it speaks to them in clear.
     ///
     /// # Errors
     /// [`TlsError`]; there must be authorities.
@@ -169,7 +177,7 @@ impl Tls {
             return Ok(None);
         }
         let authorities = self.files.authorities.as_ref().ok_or(TlsError::NoAuthorities)?;
-        let path = &self.files.certificate_key;
+        let path = self.files.shown_to_members();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions(&self.files)?)
@@ -181,12 +189,12 @@ impl Tls {
         Ok(Some(config))
     }
 
-    /// The server's own certificate, in DER.
+    /// The certificate that the server shows to other members, in DER.
     ///
     /// # Errors
     /// [`TlsError`].
-    pub fn own_certificate(&self) -> Result<Vec<u8>, TlsError> {
-        let chain = certificates("a certificate", &self.files.certificate_key)?;
+    pub fn member_certificate(&self) -> Result<Vec<u8>, TlsError> {
+        let chain = certificates("a certificate", self.files.shown_to_members())?;
         Ok(chain.first().expect("there is one").to_vec())
     }
 

@@ -92,6 +92,7 @@ fn client(server: &Server, version: &'static SupportedProtocolVersion, cuts: Cut
 fn start_secured(executor: ServiceExecutor) -> Server {
     let files = TlsFiles {
         certificate_key: CERTIFICATE.into(),
+        member_certificate_key: None,
         authorities: None,
         revoked: None,
         without_certificates: true,
