@@ -121,7 +121,7 @@ def test_servers_are_compared_with_and_without(secured, start_server, authority,
     assert "plain" in compared.stdout and "secured" in compared.stdout, compared.stdout
 
 
-@pytest.mark.parametrize("experiment", [("raw", "--kinds", "find,insert"), ("article", "s1", "--kinds", "find")], ids=["raw", "article"])
+@pytest.mark.parametrize("experiment", [("raw", "--kinds", "find,update"), ("article", "s1", "--kinds", "ycsb-a")], ids=["raw", "article"])
 def test_experiments_log_in_at_servers_that_run_already(secured, authority, certificates, experiment):
     quick = ["--scale", "0.01", "--connections", "4", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.1"]
     target = lambda **options: f"secured={uri(secured, authority, certificates, **options)}"

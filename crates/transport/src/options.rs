@@ -77,6 +77,9 @@ pub struct ServerOptions {
     /// The most connections at one time; more are refused. `net.maxIncomingConnections`. Default: 80 % of the
     /// descriptors.
     pub max_connections: usize,
+    /// The same for single listeners, by their entry in `bind_addresses` (or the Unix socket's path).
+    /// `net.listenerMaxIncomingConnections`.
+    pub listener_max_connections: Vec<(String, usize)>,
     /// The longest message in bytes.
     pub max_message_size: usize,
     /// Compressors that requests may use. `net.compression.compressors`.
@@ -150,6 +153,7 @@ impl Default for ServerOptions {
             unix_socket_prefix: Some(PathBuf::from("/tmp")),
             unix_socket_permissions: 0o700,
             max_connections: default_max_connections(descriptor_limit()),
+            listener_max_connections: Vec::new(),
             max_message_size: MAX_MESSAGE_SIZE,
             compressors: Compressor::NEGOTIABLE.to_vec(),
             listen_backlog: 4096,

@@ -324,8 +324,18 @@ impl<H: Service> Acceptor<H> {
         let socket = Arc::new(socket);
         let control = Box::new(SocketControl(Arc::downgrade(&socket)));
         let priority = listener.is_priority_port || listener.unix_path().is_some();
+        let place = match listener.take_place() {
+            Ok(place) => place,
+            Err(limit) => {
+                self.shared.count_rejected();
+                return self.refuse(socket, &peer, limit);
+            }
+        };
         let registered = self.shared.admit(peer.clone(), local, priority, control, &self.service);
-        let Some(registered) = registered else { return self.refuse(socket, &peer) };
+        let Some(registered) = registered else {
+            return self.refuse(socket, &peer, self.shared.max_connections());
+        };
+        let registered = registered.at(place);
         prepare(&socket, &self.shared.options);
         tracing::debug!(target: "network", connection = registered.session().id(), %peer,
             "connection accepted");
@@ -351,8 +361,7 @@ impl<H: Service> Acceptor<H> {
         }
     }
 
-    fn refuse(&self, socket: Arc<Socket>, peer: &Endpoint) {
-        let limit = self.shared.max_connections();
+    fn refuse(&self, socket: Arc<Socket>, peer: &Endpoint, limit: usize) {
         let rejected = self.shared.rejected();
         if rejected % LOG_EVERY == 1 {
             tracing::warn!(target: "network", %peer, limit, rejected,

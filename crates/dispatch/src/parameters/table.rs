@@ -1,6 +1,7 @@
 //! Every tunable of the server. Sorted by name within each part.
 
 use super::definition::{Definition, Kind};
+use super::listener_limits::check as check_listener_limits;
 use super::service_executor::ExecutorChoice;
 
 macro_rules! parameters {
@@ -142,6 +143,11 @@ parameters! {
         both("maxConns" "net.maxIncomingConnections"),
         "Connections beyond this number are refused. 0, and the limit in any case: as many as the process \
         may open descriptors, less a reserve of a twentieth (256 to 4,352) for files.";
+    ListenerMaxConnections "net.listenerMaxIncomingConnections" Kind::Form { default: "",
+        form: "`address=number` pairs, separated by commas", check: check_listener_limits }, "connections",
+            start("listenerMaxConns" "net.listenerMaxIncomingConnections"),
+        "Connections beyond this number are refused at single listeners, named as in net.bindIp (a Unix \
+        socket by its path), so that those of others have their part of net.maxIncomingConnections.";
     Port "net.port" integer(27_017, 0, 65_535), "", start("port" "net.port"),
         "TCP port; 0 takes a free one and tells it in the log line \"Listening on\".";
     PriorityPort "net.priorityPort" integer(0, 0, 65_535), "", start("priorityPort" "net.priorityPort"),
@@ -160,15 +166,15 @@ parameters! {
     TlsCaFile "net.tls.CAFile" text(""), "", start("tlsCAFile" "net.tls.CAFile"),
         "Authorities, in PEM: a client must have a certificate of one of them. Empty: clients are asked for \
         none.";
-    TlsClusterFile "net.tls.clusterFile" text(""), "", start("tlsClusterFile" "net.tls.clusterFile"),
-        "The certificate that this member shows to the others of its set, and its key (not encrypted), in \
-        PEM. Empty: that of net.tls.certificateKeyFile.";
     TlsCrlFile "net.tls.CRLFile" text(""), "", start("tlsCRLFile" "net.tls.CRLFile"),
         "Revoked certificates of clients, in PEM; empty for none.";
     TlsCertificateKeyFile "net.tls.certificateKeyFile" text(""), "",
             start("tlsCertificateKeyFile" "net.tls.certificateKeyFile"),
         "The server's certificate, those between it and its authority, and its private key (not encrypted), \
         in PEM. rotateCertificates reads all files anew.";
+    TlsClusterFile "net.tls.clusterFile" text(""), "", start("tlsClusterFile" "net.tls.clusterFile"),
+        "The certificate that this member shows to the others of its set, and its key (not encrypted), in \
+        PEM. Empty: that of net.tls.certificateKeyFile.";
     TlsDisabledProtocols "net.tls.disabledProtocols" Kind::Form { default: "",
         form: "TLS1_0, TLS1_1, TLS1_2, TLS1_3, none, separated by commas", check: check_protocols }, "",
             start("tlsDisabledProtocols" "net.tls.disabledProtocols"),
