@@ -230,7 +230,7 @@ def test_the_log_tells_once_of_a_user_at_its_limits(access, root):
 
         def lines():
             log = access.server.log.read_text().splitlines()
-            return [json.loads(line) for line in log if '"id":8800300' in line]
+            return [json.loads(line) for line in log if "A user is held to its limits" in line]
 
         eventually(lines)
         told = lines()

@@ -99,7 +99,9 @@ mod tests {
         assert_eq!(parse(doc! { "maxOperations": 2.0 }).map(|limits| limits.operations), Ok(Some(2)));
         assert!(parse(doc! {}).expect("none").is_empty());
         assert_eq!(parse(doc! { "maxCursors": 1 }), Err("Unknown field 'maxCursors' in limits".to_owned()));
-        assert!(parse(doc! { "maxOperations": 0 }).is_err() && parse(doc! { "maxOperations": (-1) }).is_err());
+        assert!(
+            parse(doc! { "maxOperations": 0 }).is_err() && parse(doc! { "maxOperations": (-1) }).is_err()
+        );
         assert!(parse(doc! { "maxMemoryMB": 1.5 }).is_err() && parse(doc! { "maxMemoryMB": "1" }).is_err());
         assert!(parse(doc! { "maxMemoryMB": (1i64 << 31) }).is_err());
     }

@@ -108,7 +108,8 @@ impl LoginRestriction {
     /// As it is stored and shown.
     pub fn to_document(&self) -> Document {
         let mut document = Document::new();
-        for (name, ranges) in [("clientSource", &self.client_source), ("serverAddress", &self.server_address)] {
+        for (name, ranges) in [("clientSource", &self.client_source), ("serverAddress", &self.server_address)]
+        {
             let texts: Vec<Value> = ranges.iter().map(|range| Value::from(range.text.as_str())).collect();
             if !texts.is_empty() {
                 document.push(name, texts);

@@ -88,6 +88,9 @@ mod tests {
         let target: Target = "ours=mongodb://me:secret@127.0.0.1:1/".parse().expect("a target");
         let (address, security) = target.server().expect("a user");
         assert_eq!(address, SocketAddr::from(([127, 0, 0, 1], 1)));
-        assert_eq!(security.login.map(|login| (login.user, login.source)), Some(("me".into(), "admin".into())));
+        assert_eq!(
+            security.login.map(|login| (login.user, login.source)),
+            Some(("me".into(), "admin".into()))
+        );
     }
 }

@@ -614,7 +614,8 @@ mod tests {
 
     #[test]
     fn only_the_owner_uses_a_cursor() {
-        let (one, other) = (Some(LogicalSessionId::of_nobody([1; 16])), Some(LogicalSessionId::of_nobody([2; 16])));
+        let (one, other) =
+            (Some(LogicalSessionId::of_nobody([1; 16])), Some(LogicalSessionId::of_nobody([2; 16])));
         check("db.c", one, one, None);
         check("db.c", None, None, None);
         check("db.d", None, None, Some(13));

@@ -285,9 +285,8 @@ impl UserUsages {
     pub(crate) fn connect(&self, user: &AccessUser) -> CommandResult<UserConnection> {
         // Counted under the lock, so that who is forgotten has none.
         let mut users = self.users.lock();
-        let usage = users
-            .entry_ref(&user.name)
-            .or_insert_with(|| Arc::new(UserUsage::new(user.name.clone())));
+        let usage =
+            users.entry_ref(&user.name).or_insert_with(|| Arc::new(UserUsage::new(user.name.clone())));
         usage.set_limits(user.limits);
         match usage.connect(user.limits.connections) {
             true => Ok(UserConnection(Arc::clone(usage))),
@@ -406,7 +405,9 @@ mod tests {
         let begin = || Box::pin(usage.begin(&interrupt));
         let mut task = Context::from_waker(Waker::noop());
         let mut poll = |waiting: &mut std::pin::Pin<Box<_>>| match Future::poll(waiting.as_mut(), &mut task) {
-            Poll::Ready(begun) => Some(Result::<UserOperation, CommandError>::expect(begun, "nobody kills it")),
+            Poll::Ready(begun) => {
+                Some(Result::<UserOperation, CommandError>::expect(begun, "nobody kills it"))
+            }
             Poll::Pending => None,
         };
         let first = block_on(begin()).expect("it is the only one");

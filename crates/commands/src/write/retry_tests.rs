@@ -346,7 +346,8 @@ fn a_wait_for_a_session_in_use_is_ended() {
     let table = member.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = member.server.node.writing(&receipts);
-    let used = block_on(table.check_out((lsid([SESSION; 16], SessionOwner::NOBODY.0), 1), &writing)).expect("it is free");
+    let used = block_on(table.check_out((lsid([SESSION; 16], SessionOwner::NOBODY.0), 1), &writing))
+        .expect("it is free");
     let again = |limit: i32| {
         let mut command = numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 1);
         if limit > 0 {
@@ -379,7 +380,8 @@ fn an_entry_waits_for_the_command_that_has_the_session() {
     let table = other.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = other.server.node.writing(&receipts);
-    let write = block_on(table.check_out((lsid([SESSION; 16], SessionOwner::NOBODY.0), 2), &writing)).expect("it is free");
+    let write = block_on(table.check_out((lsid([SESSION; 16], SessionOwner::NOBODY.0), 2), &writing))
+        .expect("it is free");
     std::thread::scope(|scope| {
         let log = primary.log();
         let applying = scope.spawn({

@@ -70,7 +70,7 @@ fn a_listener_has_as_many_connections_as_it_may_and_others_have_theirs() {
     let (first, second) = (join(1), join(1));
     assert_eq!((&first.1, &second.1), (&None, &None));
     let (_, refused) = join(1);
-    assert_eq!(refused, Some(332.into()), "ResourceExhausted");
+    assert_eq!(refused, Some(402.into()), "ResourceExhausted");
     let others: Vec<_> = (0..5).map(|_| join(0)).collect();
     assert!(others.iter().all(|(_, code)| code.is_none()), "another listener's are counted");
     assert_eq!(server.statistics().connections.rejected, 1);

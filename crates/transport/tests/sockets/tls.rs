@@ -4,9 +4,7 @@ use crate::support::{ask, command, connect, options, start};
 use document::doc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion, version,
-};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion, version};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -78,7 +76,11 @@ impl Read for Pieces {
     }
 }
 
-fn client(server: &Server, version: &'static SupportedProtocolVersion, cuts: Cuts) -> StreamOwned<ClientConnection, Pieces> {
+fn client(
+    server: &Server,
+    version: &'static SupportedProtocolVersion,
+    cuts: Cuts,
+) -> StreamOwned<ClientConnection, Pieces> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(CERTIFICATE).expect("a certificate")).expect("a root");

@@ -213,8 +213,7 @@ async fn put(
 /// Without what passwords are checked with.
 async fn audit(context: &CommandContext<'_>, kind: Kind, incoming: &Incoming, updates: bool) {
     let event = || {
-        let mut param =
-            doc! { (kind.field()): (incoming.name.as_str()), "db": (incoming.database.as_str()) };
+        let mut param = doc! { (kind.field()): (incoming.name.as_str()), "db": (incoming.database.as_str()) };
         for name in ["customData", "roles", "privileges", "authenticationRestrictions"] {
             if let Some(value) = incoming.document.get(name) {
                 param.push(name, value.clone());
