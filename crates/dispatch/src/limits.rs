@@ -285,11 +285,17 @@ impl UserUsages {
     pub(crate) fn connect(&self, user: &AccessUser) -> CommandResult<UserConnection> {
         // Counted under the lock, so that who is forgotten has none.
         let mut users = self.users.lock();
-        let usage =
-            users.entry_ref(&user.name).or_insert_with(|| Arc::new(UserUsage::new(user.name.clone())));
+        let usage = match users.get(&user.name) {
+            Some(usage) => Arc::clone(usage),
+            None => {
+                let usage = Arc::new(UserUsage::new(user.name.clone()));
+                users.insert(user.name.clone(), Arc::clone(&usage));
+                usage
+            }
+        };
         usage.set_limits(user.limits);
         match usage.connect(user.limits.connections) {
-            true => Ok(UserConnection(Arc::clone(usage))),
+            true => Ok(UserConnection(usage)),
             false => Err(too_many_connections(user)),
         }
     }

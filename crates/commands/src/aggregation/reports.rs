@@ -8,7 +8,7 @@ use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
 use crate::sessions::{LogicalSessionId, SessionOwner};
 use crate::write::not_on_a_view;
-use ::access::{AccessTarget, Action, UserName};
+use ::access::UserName;
 use catalog::Collection;
 use dispatch::command::current_op::{self, Whose};
 use dispatch::command::host_info;

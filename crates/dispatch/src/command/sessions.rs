@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::parameters::Parameter;
 use crate::sessions::{LogicalSessionId, SessionOwner, parse_owner};
 use access::{Action, UserName};
-use document::{DocumentBuilder, RawArray, RawDocument, RawValue};
+use document::{DocumentBuilder, Element, RawArray, RawDocument, RawValue};
 use hashbrown::HashSet;
 
 pub(crate) const fn start<N: Node>() -> Command<N> {
@@ -128,7 +128,31 @@ struct Patterns {
     ids: HashSet<[u8; 16]>,
 }
 
+/// As MongoDB's messages call the list of patterns.
+const PATTERNS: &str = "KillAllSessionsByPatternCmd.killAllSessionsByPattern";
+
 impl Patterns {
+    fn add(&mut self, element: Element<'_>) -> CommandResult {
+        match (element.name(), element.value()) {
+            ("lsid", lsid) => {
+                let lsid = object(PATTERNS, "lsid", lsid)?;
+                let session = LogicalSessionId::parse(lsid, "lsid")?;
+                if lsid.contains("uid") {
+                    self.sessions.insert(session);
+                } else {
+                    self.ids.insert(session.id);
+                }
+            }
+            ("uid", uid) => {
+                self.owners.insert(parse_owner(uid, PATTERNS)?);
+            }
+            ("users", RawValue::Array(users)) => self.owners.extend(owners(users, PATTERNS)?),
+            // Sessions do not know the roles and programs of who began them.
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn include(&self, session: &LogicalSessionId) -> bool {
         self.everyone
             || self.owners.contains(&session.owner)
@@ -138,28 +162,13 @@ impl Patterns {
 }
 
 fn kill_by_pattern<N: Node>(context: &CommandContext<'_, N>) -> CommandResult {
-    /// As MongoDB's messages call the list.
-    const PATTERNS: &str = "KillAllSessionsByPatternCmd.killAllSessionsByPattern";
     let list = array(context)?;
     let mut patterns = Patterns { everyone: list.is_empty(), ..Patterns::default() };
     for (position, pattern) in list.iter().enumerate() {
         let pattern = object(PATTERNS, &position.to_string(), pattern)?;
         patterns.everyone |= pattern.is_empty();
         for element in pattern.iter().filter(|element| !element.value().is_nullish()) {
-            match (element.name(), element.value()) {
-                ("lsid", lsid) => {
-                    let lsid = object(PATTERNS, "lsid", lsid)?;
-                    let session = LogicalSessionId::parse(lsid, "lsid")?;
-                    match lsid.contains("uid") {
-                        true => drop(patterns.sessions.insert(session)),
-                        false => drop(patterns.ids.insert(session.id)),
-                    }
-                }
-                ("uid", uid) => drop(patterns.owners.insert(parse_owner(uid, PATTERNS)?)),
-                ("users", RawValue::Array(users)) => patterns.owners.extend(owners(users, PATTERNS)?),
-                // Sessions do not know the roles and programs of who began them.
-                _ => {}
-            }
+            patterns.add(element)?;
         }
     }
     kill_matching(context, |session| patterns.include(session));
