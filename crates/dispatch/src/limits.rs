@@ -374,7 +374,7 @@ mod tests {
     use access::RoleGraph;
     use pollster::block_on;
     use std::future::Future;
-    use std::pin::pin;
+    use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
     fn user(limits: Document) -> AccessUser {
@@ -403,19 +403,22 @@ mod tests {
         let _fourth = usages.connect(&user(doc! {})).expect("the limit has gone");
     }
 
+    /// The operation, once it has its turn.
+    fn poll(
+        waiting: &mut (impl Future<Output = CommandResult<UserOperation>> + Unpin),
+    ) -> Option<UserOperation> {
+        match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(begun) => Some(begun.expect("nobody kills it")),
+            Poll::Pending => None,
+        }
+    }
+
     #[test]
     fn operations_beyond_the_limit_wait_for_their_turn_and_pass_it_on() {
         let usages = UserUsages::default();
         let connection = usages.connect(&user(doc! { "maxOperations": 1 })).expect("a connection");
         let (usage, interrupt) = (connection.usage(), Interrupt::default());
         let begin = || Box::pin(usage.begin(&interrupt));
-        let mut task = Context::from_waker(Waker::noop());
-        let mut poll = |waiting: &mut std::pin::Pin<Box<_>>| match Future::poll(waiting.as_mut(), &mut task) {
-            Poll::Ready(begun) => {
-                Some(Result::<UserOperation, CommandError>::expect(begun, "nobody kills it"))
-            }
-            Poll::Pending => None,
-        };
         let first = block_on(begin()).expect("it is the only one");
         let (mut second, mut third) = (begin(), begin());
         assert!(poll(&mut second).is_none() && poll(&mut third).is_none());

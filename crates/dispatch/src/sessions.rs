@@ -23,7 +23,7 @@ pub struct LogicalSessionId {
 }
 
 /// Who owns sessions: SHA-256 of a user's name (`lsid.uid`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionOwner(pub [u8; 32]);
 
 impl SessionOwner {

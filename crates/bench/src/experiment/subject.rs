@@ -146,7 +146,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(super) const fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
+    pub(super) fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
         let (address, security, others) = (process.address, SecurityOptions::default(), Vec::new());
         Served { address, security, process: Some(process), others, _directory: directory }
     }
