@@ -219,8 +219,8 @@ impl<N: Node> ServiceContext<N> {
         self.cursors.kill_where(|_, owner| owner.is_some_and(|owner| ended.contains(&owner)));
     }
 
-    /// Closes idle cursors, forgets idle sessions, and tells of users who are held to their limits. `heddle` calls it every
-    /// `clientCursorMonitorFrequencySecs`.
+    /// Closes idle cursors, forgets idle sessions, and tells of users who are held to their limits. `heddle`
+    /// calls it every `clientCursorMonitorFrequencySecs`.
     pub fn expire(&self, now: Instant) {
         let idle = Duration::from_millis(self.parameters.unsigned(Parameter::CursorTimeout));
         let cursors = self.cursors.expire(now, idle);

@@ -25,8 +25,8 @@ pub(crate) enum MemberLoginError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error(
-        "the certificate of net.tls.clusterFile (or certificateKeyFile) has no organisation, unit or domain component, by \
-        which members could know each other"
+        "the certificate of net.tls.clusterFile (or certificateKeyFile) has no organisation, unit or domain \
+        component, by which members could know each other"
     )]
     NoDomain,
 }
