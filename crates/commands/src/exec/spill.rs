@@ -9,7 +9,7 @@ use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use storage::Store;
+use storage::{Store, Vault, VaultReader, VaultWriter};
 
 /// Code of an error of the operating system (`FileStreamFailed`).
 const FILE_STREAM_FAILED: i32 = 39;
@@ -28,6 +28,8 @@ pub(crate) struct Spill {
     directory: Arc<Path>,
     /// Whose disk it is.
     store: Option<Store>,
+    /// How its files are written.
+    vault: Vault,
     buffer_bytes: usize,
 }
 
@@ -35,7 +37,8 @@ impl Spill {
     /// Spills into this directory, which is made when it is first needed.
     #[cfg(test)]
     pub(crate) fn into_directory(directory: PathBuf) -> Self {
-        Spill { directory: directory.into(), store: None, buffer_bytes: *BUFFER_BYTES.start() }
+        let (store, vault) = (None, Vault::default());
+        Spill { directory: directory.into(), store, vault, buffer_bytes: *BUFFER_BYTES.start() }
     }
 
     /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in
@@ -43,7 +46,8 @@ impl Spill {
     pub(crate) fn beside_data(parameters: &Parameters, store: &Store) -> Self {
         let data = PathBuf::from(parameters.text(Parameter::DbPath));
         let directory = if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() };
-        Spill { directory: directory.into(), store: Some(store.clone()), buffer_bytes: *BUFFER_BYTES.end() }
+        let (vault, store) = (store.vault(), Some(store.clone()));
+        Spill { directory: directory.into(), store, vault, buffer_bytes: *BUFFER_BYTES.end() }
     }
 
     /// The same for sorts that have their memory from this pool.
@@ -68,14 +72,16 @@ impl SpillStore for Spill {
             return Err(QueryError::new(wire::ErrorCode::OutOfDiskSpace as i32, error.to_string()));
         }
         let file = self.create().map_err(|error| failed(&error))?;
+        let file = self.vault.write_to(file).map_err(|error| failed(&error))?;
         let file = BufWriter::with_capacity(self.buffer_bytes, file);
-        Ok(Box::new(FileWriter { file, buffer_bytes: self.buffer_bytes }))
+        Ok(Box::new(FileWriter { file, vault: self.vault.clone(), buffer_bytes: self.buffer_bytes }))
     }
 }
 
 #[derive(Debug)]
 struct FileWriter {
-    file: BufWriter<File>,
+    file: BufWriter<VaultWriter>,
+    vault: Vault,
     buffer_bytes: usize,
 }
 
@@ -85,21 +91,24 @@ impl RunWriter for FileWriter {
     }
 
     fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError> {
-        let file = self.file.into_inner().map_err(|error| failed(error.error()))?;
-        Ok(Box::new(FileRun { file, buffer_bytes: self.buffer_bytes }))
+        let written = self.file.into_inner().map_err(|error| failed(error.error()))?;
+        let file = written.finish().map_err(|error| failed(&error))?;
+        Ok(Box::new(FileRun { file, vault: self.vault, buffer_bytes: self.buffer_bytes }))
     }
 }
 
 #[derive(Debug)]
 struct FileRun {
     file: File,
+    vault: Vault,
     buffer_bytes: usize,
 }
 
 impl SortedRun for FileRun {
     fn open(mut self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
         std::io::Seek::rewind(&mut self.file).map_err(|error| failed(&error))?;
-        Ok(Box::new(FileReader { reader: BufReader::with_capacity(self.buffer_bytes, self.file) }))
+        let file = self.vault.read_from(self.file).map_err(|error| failed(&error))?;
+        Ok(Box::new(FileReader { reader: BufReader::with_capacity(self.buffer_bytes, file) }))
     }
 }
 
@@ -112,7 +121,7 @@ fn write(writer: &mut impl Write, record: &RunRecord) -> std::io::Result<()> {
 
 #[derive(Debug)]
 struct FileReader {
-    reader: BufReader<File>,
+    reader: BufReader<VaultReader>,
 }
 
 impl FileReader {
