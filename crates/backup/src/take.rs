@@ -276,14 +276,13 @@ impl Taking<'_> {
         let mut files = Vec::new();
         for file in &checkpoint.files {
             (self.look)(self.progress)?;
-            let taken = match before
-                .as_ref()
-                .and_then(|before| Some((before, before.same(self.checkpoint, file)?)))
-            {
+            let shared =
+                before.as_ref().and_then(|before| Some((before, before.same(self.checkpoint, file)?)));
+            let taken = match shared {
                 Some((before, known)) => self.share(before, known)?,
                 None => self.add(file)?,
             };
-            self.check_born(checkpoint, &taken)?;
+            self.check_born(checkpoint, &taken, shared.is_none())?;
             files.push(taken);
         }
         sync_names(&engine).about(&engine)?;
@@ -302,20 +301,20 @@ impl Taking<'_> {
         Ok(manifest)
     }
 
-    /// Makes sure that a table holds what it was written with.
-    fn check_born(&self, checkpoint: &Checkpoint, taken: &ManifestFile) -> Result<(), BackupError> {
-        let (path, name) = (self.incomplete.join(&taken.name), &taken.name);
+    /// Makes sure that a table holds what it was written with. What an encrypted one holds was looked at when
+    /// it was new.
+    fn check_born(
+        &mut self,
+        checkpoint: &Checkpoint,
+        taken: &ManifestFile,
+        is_new: bool,
+    ) -> Result<(), BackupError> {
+        let name = &taken.name;
         let Some(born) = checkpoint.born.get(name).map(|born| sum_text(*born)) else { return Ok(()) };
         let sum = match checkpoint.vault.is_on() {
             false => taken.crc32c.clone(),
-            true => {
-                let opened = checkpoint.vault.open(&path);
-                let read = opened.and_then(|mut file| checksum_of(&mut file, |_| std::io::Result::Ok(())));
-                let damaged = |error: std::io::Error| {
-                    BackupError::Damaged(format!("{name} is damaged and was not backed up: {error}"))
-                };
-                sum_text(read.map_err(damaged)?.1)
-            }
+            true if !is_new => return Ok(()),
+            true => self.opened_sum(checkpoint, name)?,
         };
         if sum == born {
             return Ok(());
@@ -324,6 +323,24 @@ impl Taking<'_> {
             "{name} is damaged and was not backed up: its checksum is {sum}, and was {born} when it was \
             written"
         )))
+    }
+
+    /// The checksum of what an encrypted file holds.
+    fn opened_sum(&mut self, checkpoint: &Checkpoint, name: &str) -> Result<String, BackupError> {
+        let path = self.incomplete.join(name);
+        let damaged = |source: std::io::Error| match source.kind() {
+            ErrorKind::InvalidData => {
+                BackupError::Damaged(format!("{name} is damaged and was not backed up: {source}"))
+            }
+            _ => crate::failed(&path, source),
+        };
+        let mut file = checkpoint.vault.open(&path).map_err(damaged)?;
+        let (store, progress, look) = (self.store, self.progress, &mut self.look);
+        let sum = checksum_of(&mut file, |bytes| store.await_background(bytes, || look(progress)));
+        match sum {
+            Err(BackupError::File { source, .. }) => Err(damaged(source)),
+            sum => Ok(sum_text(sum?.1)),
+        }
     }
 
     fn share(&mut self, before: &Before, known: &ManifestFile) -> Result<ManifestFile, BackupError> {

@@ -469,6 +469,33 @@ mod tests {
     }
 
     #[test]
+    fn the_runs_of_an_encrypted_store_are_encrypted() {
+        const WORD: &[u8] = b"a word that tells";
+        let directory = tempfile::tempdir().expect("a directory");
+        let key = storage::MasterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").expect("a key");
+        let options = storage::StorageOptions { master_key: Some(key), ..storage::StorageOptions::small() };
+        let store = storage::Store::open(directory.path().join("data"), &options).expect("it opens");
+        let vault = store.vault();
+        let mut buffer = EntryBuffer::default();
+        let key = |number: u32| [WORD, &number.to_be_bytes()].concat();
+        (0..20_000).for_each(|number| buffer.push(&key(number), &[0]));
+        buffer.sort();
+        let path = directory.path().join("run");
+        let run = buffer.spill(path.clone(), &vault).expect("a run");
+        let bytes = std::fs::read(&path).expect("its bytes");
+        assert!(!bytes.windows(WORD.len()).any(|part| part == WORD));
+        assert!(FileRun::reopen(directory.path(), &run.record(), &Vault::default()).is_err());
+        let again = FileRun::reopen(directory.path(), &run.record(), &vault).expect("the same run");
+        for run in [run, again] {
+            let run = Arc::new(Run::File(run));
+            for from in [0, 1, 7_777, 19_999] {
+                let expect: Vec<_> = (from..20_000).map(key).collect();
+                assert_eq!(rest(&run, &key(from)), expect, "from {from}");
+            }
+        }
+    }
+
+    #[test]
     fn a_run_that_is_not_as_it_was_written_is_none() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("run");

@@ -195,10 +195,41 @@ mod tests {
     }
 
     /// Files of the directory that this process has open.
-    fn open_files(directory: &Path) -> usize {
+    fn open_files(directory: &Path) -> Vec<PathBuf> {
         let descriptors = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
-        let names = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        names.filter(|name| name.starts_with(directory)).count()
+        let paths = descriptors.flatten().map(|entry| entry.path());
+        paths.filter(|path| std::fs::read_link(path).is_ok_and(|name| name.starts_with(directory))).collect()
+    }
+
+    #[test]
+    fn runs_beside_an_encrypted_store_are_encrypted() {
+        let word = "a word that tells";
+        let directory = tempfile::tempdir().expect("a directory");
+        let key = storage::MasterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").expect("a key");
+        let options = storage::StorageOptions { master_key: Some(key), ..storage::StorageOptions::small() };
+        let store = Store::open(directory.path().join("data"), &options).expect("it opens");
+        let runs = directory.path().join("runs");
+        let spill = Spill { vault: store.vault(), ..Spill::into_directory(runs.clone()) };
+        let records = |count: u32| {
+            (0..count)
+                .map(|n| RunRecord { key: n.to_be_bytes().to_vec(), document: word.as_bytes().to_vec() })
+        };
+        for count in [0, 1, 50_000] {
+            let mut writer = spill.create_run().expect("room on the disk");
+            records(count).for_each(|record| writer.write(&record).expect("room on the disk"));
+            let run = writer.finish().expect("room on the disk");
+            let files = open_files(&runs);
+            let [file] = files.as_slice() else { panic!("{files:?}") };
+            let bytes = std::fs::read(file).expect("readable");
+            assert!(bytes.len() > count as usize * word.len());
+            assert!(!bytes.windows(word.len()).any(|part| part == word.as_bytes()));
+            let (mut reader, mut read) = (run.open().expect("readable"), RunRecord::default());
+            for expect in records(count) {
+                assert!(reader.read_next(&mut read).expect("readable"));
+                assert_eq!(read, expect);
+            }
+            assert!(!reader.read_next(&mut read).expect("readable"), "the run is over");
+        }
     }
 
     /// A slice without an end.
@@ -220,7 +251,7 @@ mod tests {
         for number in 0..1_000_u32 {
             let pushed = sorter.push_keyed(&number.to_be_bytes(), RawDocument::EMPTY).expect("it is taken");
             assert_eq!(pushed, Flow::Pause, "each document is a run");
-            most = most.max(open_files(&directory));
+            most = most.max(open_files(&directory).len());
             sorter.resume(&mut Endless).expect("room on the disk");
         }
         assert!((60..=130).contains(&most), "1,000 runs are in {most} files");
