@@ -170,8 +170,8 @@ impl Vault {
         self.keys().map(|keys| Sealer::new(keys, layout))
     }
 
-    /// Opens a file in pages to read it anywhere; `None` without keys.
-    pub(crate) fn page_file(&self, path: &Path) -> Option<io::Result<PageFile>> {
-        self.keys().map(|keys| reader::page_file(File::open(path)?, keys))
+    /// Opens a file in pages to read it anywhere; `None` where it is in records, or without keys.
+    pub(crate) fn page_file(&self, path: &Path) -> io::Result<Option<PageFile>> {
+        self.keys().map_or(Ok(None), |keys| reader::page_file(File::open(path)?, keys))
     }
 }

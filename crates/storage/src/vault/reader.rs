@@ -321,7 +321,7 @@ fn source_of(file: File, keys: Option<&Keys>) -> io::Result<Source> {
 }
 
 /// Whether nothing is behind a header that was not written.
-fn is_blank(mut file: &File) -> io::Result<bool> {
+fn is_blank(file: &File) -> io::Result<bool> {
     let mut rest = Vec::new();
     file.take(TORN_BYTES_MAX as u64 + 1).read_to_end(&mut rest)?;
     Ok(rest.len() <= TORN_BYTES_MAX && rest.iter().all(|byte| *byte == 0))
@@ -341,11 +341,11 @@ pub(super) fn length_of(file: File, keys: Option<&Keys>) -> io::Result<u64> {
     }
 }
 
-/// A file in pages, to be read anywhere.
-pub(super) fn page_file(file: File, keys: &Keys) -> io::Result<PageFile> {
+/// A file in pages, to be read anywhere; `None`: it is in records.
+pub(super) fn page_file(file: File, keys: &Keys) -> io::Result<Option<PageFile>> {
     match source_of(file, Some(keys))? {
-        Source::Pages(pages) => Ok(pages),
-        _ => Err(damaged("it is no file in pages")),
+        Source::Pages(pages) => Ok(Some(pages)),
+        _ => Ok(None),
     }
 }
 

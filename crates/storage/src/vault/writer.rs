@@ -35,8 +35,6 @@ pub(crate) struct Sealer {
     layout: SealLayout,
     /// Of the next page or record.
     number: u64,
-    /// What was appended.
-    bytes: u64,
     /// What is no whole page yet.
     waiting: Vec<u8>,
     sealed: Vec<u8>,
@@ -49,7 +47,7 @@ impl Sealer {
         let (number, data_key) = keys.newest();
         let (header, key) = new_file(data_key, number, layout);
         let (waiting, sealed) = (Vec::new(), Vec::new());
-        (Sealer { key, layout, number: 0, bytes: 0, waiting, sealed, is_finished: false }, header)
+        (Sealer { key, layout, number: 0, waiting, sealed, is_finished: false }, header)
     }
 
     /// What is to be written for these bytes; `None`: the file is finished.
@@ -58,7 +56,6 @@ impl Sealer {
             return None;
         }
         self.sealed.clear();
-        self.bytes += bytes.len() as u64;
         match self.layout {
             SealLayout::Pages => self.append_pages(bytes),
             SealLayout::Records => bytes.chunks(RECORD_BYTES_MAX).for_each(|piece| self.append_record(piece)),
@@ -107,10 +104,6 @@ impl Sealer {
     /// Nothing is sealed any more: what was given out has not been written.
     pub(crate) fn give_up(&mut self) {
         self.is_finished = true;
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
     }
 }
 

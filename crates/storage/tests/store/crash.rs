@@ -96,8 +96,8 @@ fn a_copied_directory_has_every_applied_commit() {
 /// Commits, lets the journal thread rest, commits more, cuts the log's end off and opens the image.
 fn with_torn_tail(kept: impl FnOnce(u64) -> u64, check: impl FnOnce(Result<Store, OpenError>)) {
     let (directory, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = StorageOptions { journal_interval: Duration::from_millis(500), ..options() };
-    let store = Store::open(directory.path(), &options).unwrap();
+    let slow = StorageOptions { journal_interval: Duration::from_millis(500), ..options() };
+    let store = Store::open(directory.path(), &slow).unwrap();
     for number in 0..50 {
         commit(&store, &format!("{number:02}")).unwrap();
     }

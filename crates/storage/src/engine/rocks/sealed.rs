@@ -176,6 +176,13 @@ unsafe extern "C" fn length(vault: *const c_void, bytes: *const u8, count: usize
     vault.length(path).map_or_else(|error| code(&error), |length| length as i64)
 }
 
+/// A file that is read anywhere. One in records is read whole: at each start RocksDB opens `CURRENT` so, to
+/// know whether it can.
+enum AnywhereFile {
+    Pages(PageFile),
+    Whole(Vec<u8>),
+}
+
 unsafe extern "C" fn open_pages(
     vault: *const c_void,
     bytes: *const u8,
@@ -184,7 +191,12 @@ unsafe extern "C" fn open_pages(
 ) -> i64 {
     // SAFETY: as in `open`.
     let (vault, path) = unsafe { (&*vault.cast::<Vault>(), path(bytes, length)) };
-    match vault.page_file(path).expect("the file system is made for a vault with keys") {
+    let opened = match vault.page_file(path) {
+        Ok(Some(pages)) => Ok(AnywhereFile::Pages(pages)),
+        Ok(None) => vault.read(path).map(AnywhereFile::Whole),
+        Err(error) => Err(error),
+    };
+    match opened {
         Err(error) => code(&error),
         Ok(opened) => {
             // SAFETY: the caller has a place for it, and gives it back with `close_pages`.
@@ -199,18 +211,31 @@ unsafe extern "C" fn read_at(pages: *const c_void, offset: u64, into: *mut u8, b
         return 0;
     }
     // SAFETY: `open_pages` has made the file, which is only read; so many bytes have a place.
-    let (pages, into) = unsafe { (&*pages.cast::<PageFile>(), std::slice::from_raw_parts_mut(into, bytes)) };
-    pages.read_at(offset, into, None).map_or_else(|error| code(&error), |read| read as i64)
+    let (file, into) =
+        unsafe { (&*pages.cast::<AnywhereFile>(), std::slice::from_raw_parts_mut(into, bytes)) };
+    match file {
+        AnywhereFile::Pages(pages) => {
+            pages.read_at(offset, into, None).map_or_else(|error| code(&error), |read| read as i64)
+        }
+        AnywhereFile::Whole(whole) => {
+            let rest = whole.get(offset as usize..).unwrap_or_default();
+            into.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+            rest.len().min(into.len()) as i64
+        }
+    }
 }
 
 unsafe extern "C" fn page_bytes(pages: *const c_void) -> i64 {
     // SAFETY: `open_pages` has made the file.
-    unsafe { &*pages.cast::<PageFile>() }.bytes() as i64
+    match unsafe { &*pages.cast::<AnywhereFile>() } {
+        AnywhereFile::Pages(pages) => pages.bytes() as i64,
+        AnywhereFile::Whole(whole) => whole.len() as i64,
+    }
 }
 
 unsafe extern "C" fn advise(pages: *const c_void, advice: i32, offset: u64, bytes: u64) {
     // SAFETY: `open_pages` has made the file.
-    let pages = unsafe { &*pages.cast::<PageFile>() };
+    let AnywhereFile::Pages(pages) = (unsafe { &*pages.cast::<AnywhereFile>() }) else { return };
     let advice = match advice {
         1 => Advice::Random,
         2 => Advice::Sequential,
@@ -229,7 +254,7 @@ unsafe extern "C" fn advise(pages: *const c_void, advice: i32, offset: u64, byte
 
 unsafe extern "C" fn close_pages(pages: *mut c_void) {
     // SAFETY: `open_pages` has made it, and nobody uses it any more.
-    drop(unsafe { Box::from_raw(pages.cast::<PageFile>()) });
+    drop(unsafe { Box::from_raw(pages.cast::<AnywhereFile>()) });
 }
 
 /// What is written, and the last bytes that were given out.
