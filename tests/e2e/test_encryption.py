@@ -265,7 +265,7 @@ def test_members_copy_from_each_other_with_keys_of_their_own(tmp_path, key):
         with members.client() as client:
             assert client[MARKER].things.count_documents({}) == DOCUMENTS
             joined = []
-            for name, arguments in [("other", encryption(make_key(tmp_path / "other"))), ("clear", [])]:
+            for name, arguments in [("other", encryption(make_key(tmp_path / "key-of-other"))), ("clear", [])]:
                 joined.append(Server(tmp_path / name, "--replSet", members.name, *arguments).wait_until_it_answers())
                 members.members.append(joined[-1])
                 config = client.admin.command("replSetGetConfig")["config"]
