@@ -54,8 +54,8 @@ pub(super) enum FileHeader {
     Damaged,
 }
 
-/// The key of a file.
-pub(crate) struct FileKey(LessSafeKey);
+/// The key of a file; with what is computed of it ahead it is large.
+pub(crate) struct FileKey(Box<LessSafeKey>);
 
 fn nonce(part: SealedPart, number: u64) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
@@ -76,7 +76,7 @@ impl FileKey {
         let secret = Salt::new(HKDF_SHA256, salt).extract(&**data_key);
         let about = [described];
         let key = secret.expand(&about, &AES_256_GCM).expect("a key is shorter than HKDF's most");
-        FileKey(LessSafeKey::new(UnboundKey::from(key)))
+        FileKey(Box::new(LessSafeKey::new(UnboundKey::from(key))))
     }
 
     /// Seals bytes in place.

@@ -288,7 +288,7 @@ enum Source {
 
 /// A file that is read from its beginning to its end.
 pub struct VaultReader {
-    source: Source,
+    source: Box<Source>,
     /// What is read next.
     at: u64,
     /// Pages that are open, and where they begin.
@@ -355,6 +355,7 @@ impl VaultReader {
             Err(error) if is_lenient && error.kind() == ErrorKind::InvalidData => (Source::Nothing, true),
             source => (source?, false),
         };
+        let source = Box::new(source);
         Ok(VaultReader { source, at: 0, opened: Vec::new(), opened_from: 0, is_lenient, is_damaged })
     }
 
@@ -368,7 +369,7 @@ impl VaultReader {
     /// # Errors
     /// What the file system says; of damage before it as [`Read`].
     pub fn seek_to(&mut self, offset: u64) -> io::Result<()> {
-        match &mut self.source {
+        match &mut *self.source {
             Source::Plain(file) => file.seek(SeekFrom::Start(offset)).map(drop)?,
             Source::Pages(_) | Source::Nothing => {}
             Source::Records(_) => {
@@ -386,7 +387,7 @@ impl VaultReader {
 impl Read for VaultReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let blank = self.is_lenient.then_some(&mut self.is_damaged);
-        let read = match &mut self.source {
+        let read = match &mut *self.source {
             Source::Plain(file) => file.read(into)?,
             Source::Nothing => 0,
             Source::Records(records) => records.read(into, blank)?,
