@@ -43,6 +43,12 @@ pub(crate) enum OptionsError {
     CertificatesWithoutTls,
     #[error("cannot have x.509 cluster authentication in allowTLS mode")]
     CertificatesInClear,
+    #[error("security.enableEncryption needs security.encryptionKeyFile or security.encryptionKeyCommand")]
+    NoEncryptionKey,
+    #[error("give security.encryptionKeyFile or security.encryptionKeyCommand, not both")]
+    TwoEncryptionKeys,
+    #[error("security.encryptionKeyFile and security.encryptionKeyCommand need security.enableEncryption")]
+    EncryptionNotEnabled,
     #[error("systemLog.path is required if systemLog.destination is to a file")]
     NoLogPath,
     #[error("--setParameter needs name=value, found '{given}'")]
@@ -105,6 +111,14 @@ impl Options {
             self.parameters.set(Parameter::Authorization, Setting::Text("enabled".to_owned()))?;
         } else if has_access_control && given(Parameter::ReplSetName) {
             return Err(OptionsError::NoKeyFile);
+        }
+        let by_file = given(Parameter::EncryptionKeyFile);
+        let by_command = given(Parameter::EncryptionKeyCommand);
+        match (self.parameters.is_on(Parameter::EnableEncryption), by_file || by_command) {
+            (true, false) => return Err(OptionsError::NoEncryptionKey),
+            (false, true) => return Err(OptionsError::EncryptionNotEnabled),
+            _ if by_file && by_command => return Err(OptionsError::TwoEncryptionKeys),
+            _ => {}
         }
         if to_file && self.parameters.text(Parameter::LogPath).is_empty() {
             return Err(OptionsError::NoLogPath);
@@ -299,6 +313,26 @@ mod tests {
             &[transition.as_slice(), &["--auth"]].concat(),
             "security.transitionToAuth asks nobody for a login, and security.authorization everybody",
         );
+    }
+
+    #[test]
+    fn what_is_encrypted_has_one_key() {
+        fails(
+            "",
+            &["--enableEncryption"],
+            "security.enableEncryption needs security.encryptionKeyFile or security.encryptionKeyCommand",
+        );
+        fails(
+            "security:\n  encryptionKeyFile: /k\n",
+            &[],
+            "security.encryptionKeyFile and security.encryptionKeyCommand need security.enableEncryption",
+        );
+        fails(
+            "security:\n  enableEncryption: true\n  encryptionKeyFile: /k\n",
+            &["--encryptionKeyCommand", "true"],
+            "give security.encryptionKeyFile or security.encryptionKeyCommand, not both",
+        );
+        parse("", &["--enableEncryption", "--encryptionKeyFile", "/k"]).expect("valid");
     }
 
     #[test]

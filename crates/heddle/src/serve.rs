@@ -14,7 +14,7 @@ use crate::replica_set::{self, RunningMember};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::ttl::TtlThread;
-use crate::{EXIT_OPTIONS, allocator, audit, fail, knobs};
+use crate::{EXIT_OPTIONS, allocator, audit, encryption, fail, knobs};
 use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
 use dispatch::audit::{AuditEvent, AuditLog};
@@ -362,6 +362,7 @@ fn open_store(
         options.disk_reserve_bytes = Some(mib * MIB);
     }
     options = knobs::storage(options, parameters);
+    options.master_key = encryption::master_key(parameters)?;
     let path = PathBuf::from(parameters.text(Parameter::DbPath));
     let has_copied = !parameters.text(Parameter::ReplSetName).is_empty()
         && replication::initial_sync::adopt_copy(&path, &|path| Store::open(path, &options))?;

@@ -84,6 +84,7 @@ const SECTIONS: &[Section] = &[
     ("catalogStats", catalog_stats),
     ("connections", |server| server.host.transport.connections()),
     ("electionMetrics", replication::elections),
+    ("encryptionAtRest", storage::encryption_at_rest),
     ("extra_info", extra_info),
     ("flowControl", replication::flow_control),
     ("globalLock", global_lock),

@@ -221,6 +221,22 @@ parameters! {
         "By what the members of a set know each other: the key of security.keyFile, or certificates with the \
         same organisation, unit and domain components (`x509`; net.tls.CAFile says whose). `sendKeyFile` and \
         `sendX509` show the one and believe both, to go over member by member.";
+    EnableEncryption "security.enableEncryption" off(), "",
+        start("enableEncryption" "security.enableEncryption"),
+        "Encrypts what is written to the data directory, with a key from security.encryptionKeyFile or \
+        security.encryptionKeyCommand. For a new directory, and from then on for each start with it: one \
+        that holds data which are not encrypted is refused.";
+    EncryptionCipherMode "security.encryptionCipherMode" Kind::Choice { default: "AES256-GCM",
+        allowed: &["AES256-GCM"] }, "", start("encryptionCipherMode" "security.encryptionCipherMode"),
+        "The cipher of security.enableEncryption; there is one.";
+    EncryptionKeyCommand "security.encryptionKeyCommand" text(""), "",
+        start("encryptionKeyCommand" "security.encryptionKeyCommand"),
+        "A command of the shell that prints the key of security.enableEncryption on its standard output, as \
+        security.encryptionKeyFile has it. It is run at each start.";
+    EncryptionKeyFile "security.encryptionKeyFile" text(""), "",
+        start("encryptionKeyFile" "security.encryptionKeyFile"),
+        "File with the key of security.enableEncryption: 32 bytes in base64. Its owner alone may read it. \
+        Without it the data cannot be read: keep a copy elsewhere.";
     KeyFile "security.keyFile" text(""), "", start("keyFile" "security.keyFile"),
         "File with the key by which the members of a set know each other: 6 to 1024 characters of base64, \
         white space aside, or a list of two while they change it. Its owner alone may read it. Turns \
