@@ -151,6 +151,7 @@ mod tests {
             | "createIndexes"
             | "createRole"
             | "createUser"
+            | "_mergeAuthzCollections"
             | "delete"
             | "applyOps"
             | "drop"
