@@ -32,7 +32,8 @@ fn assert_has(store: &Store, keyspace: Keyspace, numbers: std::ops::Range<u32>) 
     let view = store.read_view();
     let mut cursor = view.cursor(keyspace, KeyRange::all(), Direction::Forward).unwrap();
     for number in numbers {
-        assert_eq!(view.get(keyspace, &key(number)).unwrap().unwrap()[MARKER.len()..], number.to_le_bytes());
+        let value = view.get(keyspace, &key(number)).unwrap().unwrap();
+        assert_eq!(value.strip_prefix(MARKER).unwrap(), number.to_le_bytes());
         assert_eq!(cursor.next().unwrap().unwrap().0, key(number));
     }
     assert!(cursor.next().unwrap().is_none());
