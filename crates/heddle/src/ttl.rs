@@ -1,7 +1,8 @@
 //! The thread that deletes what has expired by TTL indexes: it calls the monitor, and sleeps in between.
 //!
-//! Its steps yield to all others, and are made by a second thread: one that has begun to yield cannot end it.
-//! While the rate that an operator has stated is not reached, the first one makes them and competes as an equal.
+//! Its steps yield to all others, and are made by a second thread: one that has begun to yield cannot end
+//! it. While the rate that an operator has stated is not reached, the first one makes them and competes as an
+//! equal.
 
 use commands::{OwnWorkSwitch, ServiceContext, TtlMonitor};
 use dispatch::parameters::Parameter;

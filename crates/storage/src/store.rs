@@ -491,11 +491,6 @@ impl Store {
         self.inner.pace.pause_after(budget, bytes, written, ambient::now())
     }
 
-    /// Whether clients wait no longer than the latency that the store aims at.
-    pub fn answers_in_time(&self) -> bool {
-        self.inner.budget.rates().squeeze >= 1.0
-    }
-
     /// Waits on this thread for so long. `look` is asked now and then, and ends it with an error.
     ///
     /// # Errors
