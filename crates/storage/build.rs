@@ -1,8 +1,11 @@
-//! Compiles the few calls of RocksDB's that its C interface lacks (`src/engine/rocks/limiter.cc`).
+//! Compiles the few calls of RocksDB's that its C interface lacks (`limiter.cc` and `sealed.cc` in
+//! `src/engine/rocks`).
 
 fn main() {
-    const SHIM: &str = "src/engine/rocks/limiter.cc";
-    println!("cargo:rerun-if-changed={SHIM}");
+    const SHIMS: [&str; 2] = ["src/engine/rocks/limiter.cc", "src/engine/rocks/sealed.cc"];
+    for shim in SHIMS {
+        println!("cargo:rerun-if-changed={shim}");
+    }
     println!("cargo:rerun-if-env-changed=ROCKSDB_CXX_STD");
     // Told by the build script of librocksdb-sys, on which this crate depends directly: the headers are those
     // of the library that is linked.
@@ -18,6 +21,6 @@ fn main() {
         .flag("cstdint")
         .define("NDEBUG", "1")
         .warnings(false)
-        .file(SHIM)
-        .compile("heddle_limiter");
+        .files(SHIMS)
+        .compile("heddle_shims");
 }

@@ -9,7 +9,7 @@ from access_server import refused
 from keyed_set import KEY, KeyedSet
 from replica_set import Load
 from server_process import BINARY
-from test_tls import Authority, trusting
+from test_tls import Authority, shown, trusting
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,24 @@ def test_members_with_the_sets_certificates_and_nobody_else(by_certificate, auth
         load.stop()
     load.check()
     running.assert_members_are_equal()
+
+
+def test_members_may_have_other_certificates_for_each_other(tmp_path, authority, certificates):
+    tls = [*secured(authority, certificates["client"], "requireTLS"), "--tlsClusterFile", str(certificates["member"])]
+    running = KeyedSet(tmp_path, 3, "--clusterAuthMode", "x509", *tls, key="", client_options=trusting(authority))
+    try:
+        running.wait_until_healthy()
+        primary = running.primary()
+        assert shown(primary, authority, None)["subject"][1][0][1] == "client", "clients see the server's"
+        show = lambda name: {**trusting(authority), "tlsCertificateKeyFile": str(certificates[name]), "authMechanism": "MONGODB-X509"}
+        with pymongo.MongoClient(primary.uri, **show("member")) as member:
+            assert member.admin.command("replSetHeartbeat", "rs")["ok"] == 1
+        with pymongo.MongoClient(primary.uri, **show("client")) as nobody:
+            refused(lambda: nobody.admin.command("replSetGetStatus"), 18)
+        assert primary.client(**running.client_options).admin.command("rotateCertificates")["ok"] == 1
+        running.wait_until_healthy()
+    finally:
+        running.kill_all()
 
 
 def test_a_set_goes_over_from_a_key_to_certificates(tmp_path, authority, certificates):

@@ -11,6 +11,7 @@ import pytest
 
 from replica_set import eventually
 from server_process import BINARY, free_port
+from test_tls import Authority
 
 
 class Cluster:
@@ -79,6 +80,37 @@ def test_three_members_with_one_command(start_cluster, tmp_path):
     again.wait_for("PRIMARY")
     with pymongo.MongoClient(again.uri(), serverSelectionTimeoutMS=20_000) as client:
         assert [one["_id"] for one in client.tried.things.find().sort("_id")] == [1, 2]
+
+
+def test_members_speak_tls_with_the_certificates_that_are_given(start_cluster, tmp_path):
+    authority = Authority(tmp_path)
+    both = ["--tlsCertificateKeyFile", str(authority.issue("server")), "--tlsCAFile", str(authority.certificate)]
+    own = authority.issue("client")
+    port = free_port(3)
+    cluster = start_cluster("--port", str(port), "--auth", "--tlsMode", "requireTLS", *both, "--tlsClusterFile", str(authority.issue("member")))
+    cluster.wait_for("PRIMARY")
+    cluster.wait_for("SECONDARY", 2)
+    assert f"&tls=true&tlsCAFile={authority.certificate}" in cluster.uri()
+    with pymongo.MongoClient(f"mongodb://127.0.0.1:{port}/?directConnection=true", serverSelectionTimeoutMS=500) as clear:
+        with pytest.raises(pymongo.errors.ServerSelectionTimeoutError):
+            clear.admin.command("ping")
+    with pymongo.MongoClient(cluster.uri(), tlsCertificateKeyFile=str(own), serverSelectionTimeoutMS=20_000) as client:
+        client.admin.command("createUser", "root", pwd="p", roles=["root"])
+    with pymongo.MongoClient(cluster.uri(), tlsCertificateKeyFile=str(own), username="root", password="p", w=3) as client:
+        client.tried.things.insert_one({"_id": 1})
+        assert client.admin.command("serverStatus")["transportSecurity"]["1.3"] > 0
+
+
+def test_certificates_that_cannot_be_used_are_told_and_nothing_starts(start_cluster, tmp_path):
+    for arguments, message in [
+        (["--tlsMode", "requireTLS"], "need tlsCertificateKeyFile"),
+        (["--tlsClusterFile", "/nowhere"], "net.tls.clusterFile is given, but net.tls.mode is disabled"),
+        (["--tlsMode", "preferTLS", "--tlsCertificateKeyFile", str(Authority(tmp_path).issue("server"))], "net.tls.CAFile is needed"),
+    ]:
+        cluster = start_cluster("--port", str(free_port(3)), "--dbpath", str(tmp_path / "none"), *arguments)
+        assert cluster.process.wait(60) == 1
+        assert message in cluster.output.read_text()
+        assert not (tmp_path / "none").exists()
 
 
 def test_members_end_with_a_cluster_that_is_killed(start_cluster):

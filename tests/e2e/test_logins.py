@@ -169,6 +169,29 @@ def test_from_where_a_user_may_log_in(access):
     refused(lambda: log_in(access, "heir", "p"), 18)
 
 
+def test_at_which_address_a_user_may_log_in(start_server):
+    access = AccessServer(start_server("--auth", "--bind_ip", "127.0.0.1,127.0.0.2")).make_root()
+    restrictions = [{"clientSource": ["10.0.0.0/8"]}, {"clientSource": ["127.0.0.0/8"], "serverAddress": ["127.0.0.2", "192.0.2.0/24"]}]
+    with access.root() as root:
+        root.admin.command("createUser", "u", pwd="p", roles=[], authenticationRestrictions=restrictions)
+        shown = root.admin.command("usersInfo", "u", showAuthenticationRestrictions=True)["users"][0]
+        assert shown["authenticationRestrictions"] == restrictions
+        refused(lambda: root.admin.command("updateUser", "u", authenticationRestrictions=[{"serverAddress": ["here"]}]), 2)
+
+    def log_in_at(address):
+        options = {"username": "u", "password": "p", "directConnection": True, "serverSelectionTimeoutMS": 10_000}
+        with pymongo.MongoClient(address, access.server.port, **options) as client:
+            return client.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
+
+    assert log_in_at("127.0.0.2")
+    refused(lambda: log_in_at("127.0.0.1"), 18)
+    assert "not between these addresses" in access.server.log.read_text()
+    with access.root() as root:
+        root.admin.command("createRole", "first", privileges=[], roles=[], authenticationRestrictions=[{"serverAddress": ["127.0.0.1"]}])
+        root.admin.command("grantRolesToUser", "u", roles=["first"])
+    refused(lambda: log_in_at("127.0.0.2"), 18)
+
+
 def test_logging_out(access):
     with access.root(maxPoolSize=1) as client:
         client.shop.items.insert_one({})

@@ -69,6 +69,43 @@ def is_refused(call):
     return False
 
 
+def test_a_set_goes_over_to_access_control_member_by_member(keyed):
+    running = keyed(key="", make_root=False)
+    load = Load(running.client(w="majority", serverSelectionTimeoutMS=60_000))
+    try:
+        for member in list(running.members):
+            running.write_key(member.directory, KEY)
+            running.own[member.directory] = ["--transitionToAuth"]
+            assert member.stop() == 0
+            running.restart(member)
+            running.wait_until_healthy()
+            load.wait_for_each()
+    finally:
+        load.stop()
+    load.check()
+    primary = running.primary()
+    running.make_root(3)
+    assert log_in_at(running, primary, *ROOT)
+    with running.as_user(primary) as nobody:
+        assert nobody.admin.command("replSetGetStatus")["ok"] == 1, "nobody has to log in yet"
+        assert nobody.admin.command("serverStatus")["security"]["authentication"]["mechanisms"]["SCRAM-SHA-256"]["authenticate"]["successful"] > 1
+    load = Load(running.client(w="majority", serverSelectionTimeoutMS=60_000), database="later")
+    try:
+        for member in list(running.members):
+            running.own[member.directory] = []
+            assert member.stop() == 0
+            running.restart(member)
+            running.wait_until_healthy()
+            load.wait_for_each()
+    finally:
+        load.stop()
+    load.check()
+    for member in running.members:
+        with running.as_user(member) as nobody:
+            refused(lambda: nobody.admin.command("replSetGetStatus"), message="requires authentication")
+    running.assert_members_are_equal()
+
+
 def test_clients_that_are_logged_in_go_on_with_the_next_primary(keyed):
     running = keyed()
     load = Load(running.client(w="majority", retryWrites=True, serverSelectionTimeoutMS=60_000))

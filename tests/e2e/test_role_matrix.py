@@ -85,6 +85,10 @@ COMMANDS = {
     "planCacheClear": (lambda db: {"planCacheClear": "items"}, DB_ADMIN),
     "planCacheClearFilters": (lambda db: {"planCacheClearFilters": "items"}, DB_ADMIN),
     "planCacheListFilters": (lambda db: {"planCacheListFilters": "items"}, DB_ADMIN),
+    "_mergeAuthzCollections": (
+        lambda db: {"_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers", "tempRolesCollection": "admin.temproles", "db": db, "drop": True},
+        cluster("restore root"),
+    ),
     "createUser": (lambda db: {"createUser": "x", "pwd": "p", "roles": ["read"]}, USERS),
     "updateUser": (lambda db: {"updateUser": "x", "pwd": "p"}, USERS),
     "dropUser": (lambda db: {"dropUser": "x"}, USERS),

@@ -121,6 +121,19 @@ def test_servers_are_compared_with_and_without(secured, start_server, authority,
     assert "plain" in compared.stdout and "secured" in compared.stdout, compared.stdout
 
 
+@pytest.mark.parametrize("experiment", [("raw", "--kinds", "find,update"), ("article", "s1", "--kinds", "ycsb-a")], ids=["raw", "article"])
+def test_experiments_log_in_at_servers_that_run_already(secured, authority, certificates, experiment):
+    quick = ["--scale", "0.01", "--connections", "4", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.1"]
+    target = lambda **options: f"secured={uri(secured, authority, certificates, **options)}"
+    done = succeeds("bench", *experiment, *quick, "--target", target())
+    assert "secured" in done.stdout and ROOT[1] not in done.stdout + done.stderr, done.stdout
+    with secured.client() as client:
+        assert client.heddle_bench.list_collection_names(), "it has loaded its documents"
+        assert client.admin.command("serverStatus")["transportSecurity"]["refusedInClear"] == 0
+    fails("Authentication failed", "bench", *experiment, *quick, "--target", target(password="wrong"))
+    fails("cannot use /nowhere", "bench", *experiment, *quick, "--target", target(tlsCAFile="/nowhere"))
+
+
 def test_a_backup_logs_in(secured, authority, certificates, tmp_path):
     with secured.client() as client:
         client.shop.things.insert_many([{"_id": number} for number in range(100)])

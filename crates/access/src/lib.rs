@@ -10,7 +10,7 @@
 //! # Vocabulary
 //! An *action* is something that may be done; a *resource pattern* says with what; both together are a
 //! *privilege*. A *role* is a named list of privileges and of roles to inherit from. A *target* is what an
-//! operation touches. A *requirement* is what a command needs.
+//! operation touches. A *requirement* is what a command needs. *Limits* bound what a user has at once.
 //!
 //! # Invariants
 //! - Nothing that is kept gives a password back, and secrets are compared in constant time.
@@ -28,6 +28,7 @@ mod action;
 mod builtin;
 mod certificate;
 mod client_login;
+mod limits;
 mod member_keys;
 mod names;
 mod privileges;
@@ -44,12 +45,13 @@ pub use action::{Action, ActionSet};
 pub use builtin::{builtin_privileges, builtin_roles, is_builtin};
 pub use certificate::{CertificateName, certificate_name};
 pub use client_login::{LOGIN_NONCE_BYTES, LoginIdentity, LoginRefusal, LoginSteps};
+pub use limits::UserLimits;
 pub use member_keys::{MemberKeys, MemberUser};
 pub use names::{RoleName, UserName};
 pub use privileges::{Privilege, PrivilegeSet, add_privilege};
 pub use requirement::{AccessRequest, Requirement, requirement_of, requirements};
 pub use resource::{AccessTarget, ResourcePattern};
-pub use restriction::{AddressRange, LoginRestriction, login_allowed};
+pub use restriction::{AddressRange, LoginEnds, LoginRestriction, login_allowed};
 pub use role::{Inherited, RoleDefinition, RoleGraph, check_reach};
 pub use saslprep::prepare_password;
 pub use scram::{

@@ -2,6 +2,7 @@
 
 use crate::AccessError;
 use document::{Document, RawArray, RawDocument, RawValue, doc};
+use sha2::{Digest, Sha256};
 use std::fmt;
 
 /// A user's name and database.
@@ -31,6 +32,11 @@ impl UserName {
     /// The `_id` in `admin.system.users`.
     pub fn id(&self) -> String {
         format!("{}.{}", self.database, self.user)
+    }
+
+    /// What the sessions of this user are told by: SHA-256 of its name, `lsid.uid`.
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.to_string()).into()
     }
 
     /// `{user, db}`.

@@ -1,5 +1,4 @@
-//! `authenticationRestrictions`: from where a user may log in. At which address of the server is not known to
-//! this crate's users, so that such restrictions are refused when they are made.
+//! `authenticationRestrictions`: from where a user may log in, and at which addresses of the server.
 //!
 //! Source: MongoDB manual 7.0, "Authentication Restrictions".
 
@@ -44,10 +43,20 @@ impl AddressRange {
     }
 }
 
+/// The two ends of a connection that logs in. That of a Unix socket has no addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoginEnds {
+    /// From where it comes.
+    pub client: Option<IpAddr>,
+    /// Where it was accepted.
+    pub server: Option<IpAddr>,
+}
+
 /// Addresses that a login is held to; an empty list holds it to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoginRestriction {
     client_source: Vec<AddressRange>,
+    server_address: Vec<AddressRange>,
 }
 
 impl LoginRestriction {
@@ -68,10 +77,7 @@ impl LoginRestriction {
         for element in restriction {
             let place = match element.name() {
                 "clientSource" => &mut parsed.client_source,
-                "serverAddress" => {
-                    let message = "restrictions by serverAddress are not supported: use clientSource";
-                    return Err(AccessError::BadValue(message.to_owned()));
-                }
+                "serverAddress" => &mut parsed.server_address,
                 name => {
                     return Err(AccessError::BadValue(format!(
                         "Unknown field '{name}' in an authentication restriction"
@@ -102,25 +108,30 @@ impl LoginRestriction {
     /// As it is stored and shown.
     pub fn to_document(&self) -> Document {
         let mut document = Document::new();
-        let texts: Vec<Value> =
-            self.client_source.iter().map(|range| Value::from(range.text.as_str())).collect();
-        if !texts.is_empty() {
-            document.push("clientSource", texts);
+        for (name, ranges) in [("clientSource", &self.client_source), ("serverAddress", &self.server_address)]
+        {
+            let texts: Vec<Value> = ranges.iter().map(|range| Value::from(range.text.as_str())).collect();
+            if !texts.is_empty() {
+                document.push(name, texts);
+            }
         }
         document
     }
 
-    /// Whether a login from this address is within it. Addresses that are not known, those of Unix sockets,
-    /// are within no list.
-    pub fn allows(&self, client: Option<IpAddr>) -> bool {
-        let ranges = &self.client_source;
-        ranges.is_empty() || client.is_some_and(|address| ranges.iter().any(|range| range.contains(address)))
+    /// Whether a login by this connection is within it, with both of its ends. Addresses that are not known,
+    /// those of Unix sockets, are within no list.
+    pub fn allows(&self, ends: LoginEnds) -> bool {
+        let is_within = |ranges: &[AddressRange], address: Option<IpAddr>| {
+            let is_in_one = |address| ranges.iter().any(|range| range.contains(address));
+            ranges.is_empty() || address.is_some_and(is_in_one)
+        };
+        is_within(&self.client_source, ends.client) && is_within(&self.server_address, ends.server)
     }
 }
 
 /// Whether one of the alternatives lets a login pass; without any, it passes.
-pub fn login_allowed(list: &[LoginRestriction], client: Option<IpAddr>) -> bool {
-    list.is_empty() || list.iter().any(|restriction| restriction.allows(client))
+pub fn login_allowed(list: &[LoginRestriction], ends: LoginEnds) -> bool {
+    list.is_empty() || list.iter().any(|restriction| restriction.allows(ends))
 }
 
 #[cfg(test)]
@@ -146,5 +157,25 @@ mod tests {
         check("::/0", "10.0.0.1", false);
         assert_eq!(AddressRange::parse("10.0.0.0/33"), None);
         assert_eq!(AddressRange::parse("example.com"), None);
+    }
+
+    #[test]
+    fn a_login_is_within_a_restriction_with_both_of_its_ends() {
+        let stored = document::doc! { "authenticationRestrictions": [
+            { "clientSource": ["10.0.0.0/8"], "serverAddress": ["10.0.0.1", "192.0.2.0/24"] },
+            { "serverAddress": ["127.0.0.1"] },
+        ] };
+        let list = LoginRestriction::stored(stored.to_buf().as_raw()).expect("restrictions");
+        let shown: Vec<Value> = list.iter().map(|one| one.to_document().into()).collect();
+        assert_eq!(Some(&Value::from(shown)), stored.get("authenticationRestrictions"));
+        let check = |client: &str, server: &str| {
+            let ends = LoginEnds { client: client.parse().ok(), server: server.parse().ok() };
+            login_allowed(&list, ends)
+        };
+        assert!(check("10.1.1.1", "10.0.0.1") && check("10.1.1.1", "192.0.2.9"));
+        assert!(!check("10.1.1.1", "10.0.0.2"), "another address of the server");
+        assert!(!check("11.1.1.1", "10.0.0.1"), "another client");
+        assert!(check("11.1.1.1", "127.0.0.1") && check("11.1.1.1", "::ffff:127.0.0.1"));
+        assert!(!check("10.1.1.1", "a socket"), "no address is in no list");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::AccessError;
 use crate::builtin::{builtin_privileges, is_builtin};
+use crate::limits::UserLimits;
 use crate::names::RoleName;
 use crate::privileges::{Privilege, add_privilege};
 use crate::restriction::LoginRestriction;
@@ -19,6 +20,8 @@ pub struct RoleDefinition {
     pub roles: Vec<RoleName>,
     /// From where who has it may log in.
     pub restrictions: Vec<LoginRestriction>,
+    /// What who has it may have at once.
+    pub limits: UserLimits,
 }
 
 impl RoleDefinition {
@@ -40,6 +43,7 @@ impl RoleDefinition {
             privileges,
             roles: RoleName::stored(document)?,
             restrictions: LoginRestriction::stored(document)?,
+            limits: UserLimits::stored(document)?,
         })
     }
 
@@ -54,6 +58,9 @@ impl RoleDefinition {
         };
         if !self.restrictions.is_empty() {
             document.push("authenticationRestrictions", restrictions_value(&self.restrictions));
+        }
+        if !self.limits.is_empty() {
+            document.push("limits", self.limits.to_document());
         }
         document
     }
@@ -79,6 +86,8 @@ pub struct Inherited {
     pub privileges: Vec<Privilege>,
     /// For each role that has any, the restrictions of logging in: one of each list has to be met.
     pub restrictions: Vec<Vec<LoginRestriction>>,
+    /// The smallest limits of all of them.
+    pub limits: UserLimits,
 }
 
 impl RoleGraph {
@@ -128,6 +137,7 @@ impl RoleGraph {
                 if !role.restrictions.is_empty() {
                     inherited.restrictions.push(role.restrictions.clone());
                 }
+                inherited.limits = inherited.limits.strictest(role.limits);
                 open.extend(role.roles.iter().rev().cloned());
             }
             inherited.roles.push(name);
@@ -176,6 +186,7 @@ mod tests {
             privileges: vec![Privilege::new(ResourcePattern::Database(name.into()), &[Action::Find])],
             roles: roles.iter().map(|role| RoleName::new(*role, "admin")).collect(),
             restrictions: Vec::new(),
+            limits: UserLimits::default(),
         }
     }
 
@@ -198,6 +209,7 @@ mod tests {
     fn stored_roles_are_read_as_they_were_written() {
         let mut written = role("a", &["b", "readWrite"]);
         written.privileges.push(Privilege::new(ResourcePattern::Cluster, &[Action::Shutdown, Action::Top]));
+        written.limits.operations = Some(7);
         let stored = written.to_document().to_buf();
         assert_eq!(RoleDefinition::parse(stored.as_raw()), Ok(written));
     }

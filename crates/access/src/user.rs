@@ -2,16 +2,16 @@
 
 use crate::AccessError;
 use crate::action::Action;
+use crate::limits::UserLimits;
 use crate::member_keys::MemberUser;
 use crate::names::{RoleName, UserName};
 use crate::privileges::Privilege;
 use crate::privileges::PrivilegeSet;
 use crate::resource::{AccessTarget, ResourcePattern};
-use crate::restriction::{LoginRestriction, login_allowed};
+use crate::restriction::{LoginEnds, LoginRestriction, login_allowed};
 use crate::role::{Inherited, RoleGraph};
 use crate::scram::{Mechanism, ScramCredentials};
 use document::{DocumentBuf, RawDocument, RawValue, Value, doc};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A user as the server knows it: what is stored, and what follows from its roles.
@@ -21,6 +21,8 @@ pub struct AccessUser {
     pub name: UserName,
     /// `userId`: tells a user from one that was made anew with the same name.
     pub id: Option<[u8; 16]>,
+    /// What its sessions are told by: [`UserName::digest`].
+    pub digest: [u8; 32],
     /// The document of `admin.system.users`.
     pub document: DocumentBuf,
     /// The roles that were granted to it.
@@ -29,6 +31,8 @@ pub struct AccessUser {
     pub inherited: Inherited,
     /// The same, to be asked.
     pub privileges: PrivilegeSet,
+    /// What it may have at once: the smallest of its own limits and those of its roles.
+    pub limits: UserLimits,
     restrictions: Vec<LoginRestriction>,
     credentials: Vec<(Mechanism, ScramCredentials)>,
     /// It is another member of the deployment, which is nowhere stored and never changes.
@@ -58,11 +62,14 @@ impl AccessUser {
             Some(RawValue::Binary { bytes, .. }) => bytes.try_into().ok(),
             _ => None,
         };
+        let name = UserName::new(user, database);
         Ok(AccessUser {
-            name: UserName::new(user, database),
+            digest: name.digest(),
+            name,
             id,
             roles: direct,
             privileges: PrivilegeSet::new(&inherited.privileges),
+            limits: UserLimits::stored(document)?.strictest(inherited.limits),
             inherited,
             restrictions: LoginRestriction::stored(document)?,
             credentials: credentials.collect(),
@@ -85,13 +92,16 @@ impl AccessUser {
             Privilege::new(On::Database("$external".into()), &users),
             Privilege::new(On::Cluster, &set),
         ];
+        let name = UserName::new("", "");
         AccessUser {
-            name: UserName::new("", ""),
+            digest: name.digest(),
+            name,
             id: None,
             document: DocumentBuf::default(),
             roles: Vec::new(),
             privileges: PrivilegeSet::new(&privileges),
             inherited: Inherited { privileges, ..Inherited::default() },
+            limits: UserLimits::default(),
             restrictions: Vec::new(),
             credentials: Vec::new(),
             is_member: false,
@@ -130,10 +140,10 @@ impl AccessUser {
         self.credentials.iter().map(|(mechanism, _)| *mechanism)
     }
 
-    /// Whether it may log in from this address: by its own restrictions and those of each of its roles.
-    pub fn may_log_in(&self, client: Option<IpAddr>) -> bool {
+    /// Whether it may log in by this connection: by its own restrictions and those of each of its roles.
+    pub fn may_log_in(&self, ends: LoginEnds) -> bool {
         let lists = std::iter::once(&self.restrictions).chain(&self.inherited.restrictions);
-        lists.into_iter().all(|list| login_allowed(list, client))
+        lists.into_iter().all(|list| login_allowed(list, ends))
     }
 
     /// Whether it may do this with that.

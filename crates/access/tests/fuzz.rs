@@ -126,7 +126,8 @@ impl Made {
 fn user(privileges: Vec<Privilege>) -> AccessUser {
     let name = RoleName::new("only", "admin");
     let stored = doc! { "user": "u", "db": "admin", "roles": [(name.to_document())] };
-    let role = RoleDefinition { name, privileges, roles: Vec::new(), restrictions: Vec::new() };
+    let limits = access::UserLimits::default();
+    let role = RoleDefinition { name, privileges, roles: Vec::new(), restrictions: Vec::new(), limits };
     AccessUser::new(stored.to_buf().as_raw(), &RoleGraph::new([role]), 0).expect("a user")
 }
 

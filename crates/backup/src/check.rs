@@ -6,7 +6,7 @@ use catalog::{Catalog, CatalogEntry};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use storage::files::{checkpoint_files, checksum_of_file};
-use storage::{FileDefect, OpenError, Scratch, StorageOptions, Store};
+use storage::{FileDefect, MasterKey, OpenError, Scratch, StorageOptions, Store};
 
 /// What a check has found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -85,19 +85,20 @@ pub(crate) fn broken_files(
 }
 
 /// Checks a generation, the newest one if none is given: every byte, and with `deep` documents against
-/// indexes. `say` is told what is read next.
+/// indexes. `say` is told what is read next. What is encrypted needs its key.
 ///
 /// # Errors
 /// [`BackupError`]: nothing can be said then.
 pub fn check_backup(
     backups: &Path,
     generation: Option<u64>,
+    master: Option<&MasterKey>,
     deep: Option<&StorageOptions>,
     say: &mut dyn FnMut(&str),
 ) -> Result<CheckReport, BackupError> {
     let (path, manifest) = choose(backups, generation)?;
     let broken = broken_files(&path, &manifest)?;
-    let mut report = check_data(&path, deep.filter(|_| broken.is_empty()), say)?;
+    let mut report = check_data(&path, master, deep.filter(|_| broken.is_empty()), say)?;
     report.files.extend(broken.into_iter().map(|(file, defect)| FileDefect {
         file,
         defect,
@@ -108,16 +109,17 @@ pub fn check_backup(
 }
 
 /// Checks a data directory, without changing it: every file, and with `deep` documents against indexes,
-/// opened with these options. `say` is told what is read next.
+/// opened with these options. `say` is told what is read next. What is encrypted needs its key.
 ///
 /// # Errors
 /// [`OpenError::Locked`] where a server uses it; nothing can be said then.
 pub fn check_data(
     data: &Path,
+    master: Option<&MasterKey>,
     deep: Option<&StorageOptions>,
     say: &mut dyn FnMut(&str),
 ) -> Result<CheckReport, BackupError> {
-    let files = storage::check_files::<BackupError>(data, |file| {
+    let files = storage::check_files::<BackupError>(data, master, |file| {
         say(file);
         Ok(())
     })?;

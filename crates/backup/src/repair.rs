@@ -99,7 +99,7 @@ pub fn repair(
         return put_in_place(data, &work);
     }
     say("looking for what can be read");
-    let salvage = Salvage::open(data)?;
+    let salvage = Salvage::open(data, options.master_key.as_ref())?;
     remove_tree(&work).about(&work)?;
     if is_dry {
         let found = catalog::copy_salvaged(&salvage, None, say).map_err(failed)?;
@@ -107,7 +107,7 @@ pub fn repair(
         report.refused = refusal(&found, &report, leaves_set);
         return Ok(report);
     }
-    let made = make_store(&salvage, &work, leaves_set, options, say);
+    let made = make_store(&salvage, (data, work.as_path()), leaves_set, options, say);
     match made {
         Ok(report) if report.refused.is_none() => {
             // The engine leaves the end of its log to whoever opens it next; here that comes after a rename.
@@ -139,13 +139,14 @@ fn refusal(found: &SalvageReport, report: &RepairReport, leaves_set: bool) -> Op
 
 fn make_store(
     salvage: &Salvage,
-    work: &Path,
+    (data, work): (&Path, &Path),
     leaves_set: bool,
     options: &StorageOptions,
     say: &mut dyn FnMut(&str),
 ) -> Result<RepairReport, BackupError> {
     let path = work.join(STORE);
     std::fs::create_dir_all(&path).about(&path)?;
+    storage::copy_keys(data, &path).about(&path)?;
     let store = Store::open(&path, options)?;
     let mut found = catalog::copy_salvaged(salvage, Some(&store), say).map_err(failed)?;
     let report = report_of(salvage, &found);
@@ -256,6 +257,8 @@ fn put_in_place(data: &Path, work: &Path) -> Result<RepairReport, BackupError> {
         for name in BESIDE {
             move_if_there(&data.join(name), &kept.join(name))?;
         }
+        // Both are encrypted with the same keys.
+        storage::copy_keys(data, &kept).about(&kept)?;
         let list = kept.join(LIST);
         std::fs::copy(&whole, &list).and_then(|_| File::open(&list)?.sync_all()).about(&list)?;
         sync_names(&kept).and_then(|()| sync_names(data)).about(data)?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  every checksum ─▶ restoring/store/: links or copies ─▶ out of its set ─▶ restoring/whole
-//!                 ─▶ engine/ and FORMAT move up ─▶ restoring/ goes: from here on a server starts
+//!                 ─▶ keys, engine/ and FORMAT move up ─▶ restoring/ goes: from here on a server starts
 //! ```
 
 use crate::check::{broken_files, choose};
@@ -12,10 +12,12 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use storage::files::{is_table_file, remove_tree, sync_names};
-use storage::{RESTORING, StorageOptions, Store};
+use storage::{KEYRING, RESTORING, StorageOptions, Store, Vault};
 
 /// Within the directory of the work: the data directory that is made.
 const STORE: &str = "store";
+/// What a restore makes beside the engine's files.
+const OWN_FILES: [&str; 3] = ["FORMAT", "FORMAT.new", KEYRING];
 
 /// What was restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub fn restore(
     say: &mut dyn FnMut(&str),
 ) -> Result<RestoreReport, BackupError> {
     let (source, manifest) = choose(backups, generation)?;
+    // Before anything is made: with another key, or without one, nothing can be opened.
+    Vault::of(&source, options.master_key.as_ref())?;
     say(&format!("checking {} files of {} bytes", manifest.files.len(), manifest.bytes()));
     let broken = broken_files(&source, &manifest)?;
     if !broken.is_empty() {
@@ -60,6 +64,7 @@ pub fn restore(
     opened.close()?;
     drop(opened);
     say("moving the data into place");
+    storage::copy_keys(&store, data).about(data)?;
     let engine = data.join("engine");
     std::fs::rename(store.join("engine"), &engine).about(&engine)?;
     sync_names(data).about(data)?;
@@ -81,7 +86,7 @@ fn make_room(data: &Path, work: &Path) -> Result<(), BackupError> {
     let is_again = work.exists();
     for entry in std::fs::read_dir(data).about(data)? {
         let name = entry.about(data)?.file_name().to_string_lossy().into_owned();
-        let is_own = is_again && ["engine", "FORMAT", "FORMAT.new"].contains(&name.as_str());
+        let is_own = is_again && (name == "engine" || OWN_FILES.contains(&name.as_str()));
         let is_harmless = name == "lost+found" || Path::new(&name) == work.strip_prefix(data).unwrap_or(work);
         if !is_own && !is_harmless {
             return Err(BackupError::Refused(format!(
@@ -93,7 +98,7 @@ fn make_room(data: &Path, work: &Path) -> Result<(), BackupError> {
     if is_again {
         // In this order: without them the directory still says that it is not whole.
         remove_tree(&data.join("engine")).about(data)?;
-        for name in ["FORMAT", "FORMAT.new"] {
+        for name in OWN_FILES {
             match std::fs::remove_file(data.join(name)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(crate::failed(data, error)),
                 _ => {}

@@ -10,11 +10,11 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use storage::Store;
 use storage::files::{
-    CheckpointFile, checkpoint_files, checksum, checksum_of_file, extend_checksum, is_table_file,
-    remove_tree, sync_names,
+    CheckpointFile, checkpoint_files, checksum, checksum_of, checksum_of_file, extend_checksum,
+    is_table_file, remove_tree, sync_names,
 };
+use storage::{Store, Vault};
 
 /// Within the data directory: the checkpoint, as long as it is taken from.
 const CHECKPOINT: &str = "backup-checkpoint";
@@ -168,8 +168,9 @@ fn remove_generation(directory: &Path, generation: u64) -> Result<(), BackupErro
 struct Checkpoint {
     path: PathBuf,
     files: Vec<CheckpointFile>,
-    /// The checksums of tables as they were written.
+    /// The checksums of what tables hold as they were written.
     born: HashMap<String, u32>,
+    vault: Vault,
     sequence: u64,
     place: Option<BackupPlace>,
     began: Duration,
@@ -182,8 +183,9 @@ impl Checkpoint {
         let (sequence, place, began) = (store.sequence(), place_of(store)?, ambient::since_epoch());
         store.checkpoint(&path)?;
         let files = checkpoint_files(&path).about(&path)?;
-        let born = storage::table_checksums(&path).about(&path)?.into_iter().collect();
-        Ok(Checkpoint { path, files, born, sequence, place, began })
+        let vault = store.vault();
+        let born = storage::table_checksums(&path, &vault).about(&path)?.into_iter().collect();
+        Ok(Checkpoint { path, files, born, vault, sequence, place, began })
     }
 }
 
@@ -274,23 +276,13 @@ impl Taking<'_> {
         let mut files = Vec::new();
         for file in &checkpoint.files {
             (self.look)(self.progress)?;
-            let taken = match before
-                .as_ref()
-                .and_then(|before| Some((before, before.same(self.checkpoint, file)?)))
-            {
+            let shared =
+                before.as_ref().and_then(|before| Some((before, before.same(self.checkpoint, file)?)));
+            let taken = match shared {
                 Some((before, known)) => self.share(before, known)?,
                 None => self.add(file)?,
             };
-            if let Some(born) =
-                checkpoint.born.get(&file.name).filter(|born| sum_text(**born) != taken.crc32c)
-            {
-                return Err(BackupError::Damaged(format!(
-                    "{} is damaged and was not backed up: its checksum is {}, and was {} when it was written",
-                    file.name,
-                    taken.crc32c,
-                    sum_text(*born)
-                )));
-            }
+            self.check_born(checkpoint, &taken, shared.is_none())?;
             files.push(taken);
         }
         sync_names(&engine).about(&engine)?;
@@ -307,6 +299,48 @@ impl Taking<'_> {
         let manifest = manifest.write(self.incomplete)?;
         sync_names(self.incomplete).about(self.incomplete)?;
         Ok(manifest)
+    }
+
+    /// Makes sure that a table holds what it was written with. What an encrypted one holds was looked at when
+    /// it was new.
+    fn check_born(
+        &mut self,
+        checkpoint: &Checkpoint,
+        taken: &ManifestFile,
+        is_new: bool,
+    ) -> Result<(), BackupError> {
+        let name = &taken.name;
+        let Some(born) = checkpoint.born.get(name).map(|born| sum_text(*born)) else { return Ok(()) };
+        let sum = match checkpoint.vault.is_on() {
+            false => taken.crc32c.clone(),
+            true if !is_new => return Ok(()),
+            true => self.opened_sum(checkpoint, name)?,
+        };
+        if sum == born {
+            return Ok(());
+        }
+        Err(BackupError::Damaged(format!(
+            "{name} is damaged and was not backed up: its checksum is {sum}, and was {born} when it was \
+            written"
+        )))
+    }
+
+    /// The checksum of what an encrypted file holds.
+    fn opened_sum(&mut self, checkpoint: &Checkpoint, name: &str) -> Result<String, BackupError> {
+        let path = self.incomplete.join(name);
+        let damaged = |source: std::io::Error| match source.kind() {
+            ErrorKind::InvalidData => {
+                BackupError::Damaged(format!("{name} is damaged and was not backed up: {source}"))
+            }
+            _ => crate::failed(&path, source),
+        };
+        let mut file = checkpoint.vault.open(&path).map_err(damaged)?;
+        let (store, progress, look) = (self.store, self.progress, &mut self.look);
+        let sum = checksum_of(&mut file, |bytes| store.await_background(bytes, || look(progress)));
+        match sum {
+            Err(BackupError::File { source, .. }) => Err(damaged(source)),
+            sum => Ok(sum_text(sum?.1)),
+        }
     }
 
     fn share(&mut self, before: &Before, known: &ManifestFile) -> Result<ManifestFile, BackupError> {

@@ -69,9 +69,9 @@ fn each_generation_is_restored_as_it_was_and_shares_what_has_not_changed() {
     case.put(510..600);
     assert_eq!(case.restore(Some(1), "one").unwrap(), 500);
     assert_eq!(case.restore(None, "two").unwrap(), 510);
-    let report = check_data(&case.path("data"), None, &mut |_| {});
+    let report = check_data(&case.path("data"), None, None, &mut |_| {});
     assert!(matches!(report, Err(BackupError::Open(OpenError::Locked { .. }))), "a server uses it");
-    assert!(check_data(&case.path("two"), None, &mut |_| {}).unwrap().is_clean());
+    assert!(check_data(&case.path("two"), None, None, &mut |_| {}).unwrap().is_clean());
     assert!(!case.path("data/backup-checkpoint").exists(), "nothing is left of it");
 }
 
@@ -122,9 +122,9 @@ fn every_flipped_byte_and_missing_file_of_a_backup_is_found() {
     case.put(0..300);
     case.take(None).unwrap();
     let backups = case.path("backups");
-    assert!(check_backup(&backups, None, None, &mut |_| {}).unwrap().is_clean());
+    assert!(check_backup(&backups, None, None, None, &mut |_| {}).unwrap().is_clean());
     let is_found = |what: &str| {
-        let report = check_backup(&backups, None, None, &mut |_| {});
+        let report = check_backup(&backups, None, None, None, &mut |_| {});
         assert!(report.is_err() || report.is_ok_and(|report| !report.is_clean()), "{what}: not found");
         assert!(case.restore(None, "damaged").is_err(), "{what}: restored");
         assert!(!case.path("damaged").exists(), "{what}: nothing was begun");

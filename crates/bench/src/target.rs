@@ -38,19 +38,21 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// The address of the first host.
+    /// The address of the first host, and how it is spoken to.
     ///
     /// # Errors
-    /// When it has none; when it asks for a login or TLS, which only some measurements have.
-    pub(crate) fn address(&self) -> Result<SocketAddr, BenchError> {
-        let ConnectionString { hosts, security, .. } = ConnectionString::parse(&self.connection_string)?;
-        if security != SecurityOptions::default() {
-            let problem =
-                "this measurement speaks in clear and logs nobody in: use bench run or bench server";
-            return Err(BenchError::Usage(problem.to_owned()));
+    /// When it has none; when files that the connection string names cannot be used.
+    pub(crate) fn server(&self) -> Result<(SocketAddr, SecurityOptions), BenchError> {
+        let ConnectionString { hosts, mut security, .. } = ConnectionString::parse(&self.connection_string)?;
+        // What cannot be used is told before anything is measured.
+        security.access()?;
+        let unreachable = |problem| BenchError::Unreachable { problem: format!("{}: {problem}", self.label) };
+        let first = hosts.first().ok_or_else(|| unreachable("no host is named".to_owned()))?;
+        let address = resolve(first).map_err(unreachable)?;
+        if security.tls.is_some() {
+            security.names = vec![(address, first.name.clone())];
         }
-        let first = hosts.first().ok_or_else(|| "no host is named".to_owned()).and_then(resolve);
-        first.map_err(|problem| BenchError::Unreachable { problem: format!("{}: {problem}", self.label) })
+        Ok((address, security))
     }
 }
 
@@ -80,8 +82,15 @@ mod tests {
         for wrong in ["localhost", "=mongodb://a/", "=a:1", "a/b:1"] {
             assert!(wrong.parse::<Target>().is_err(), "{wrong}");
         }
-        for wrong in ["a:0", "a:65536", ":27017"] {
-            assert!(wrong.parse::<Target>().expect("its form is right").address().is_err(), "{wrong}");
+        for wrong in ["a:0", "a:65536", ":27017", "mongodb://127.0.0.1/?tls=true"] {
+            assert!(wrong.parse::<Target>().expect("its form is right").server().is_err(), "{wrong}");
         }
+        let target: Target = "ours=mongodb://me:secret@127.0.0.1:1/".parse().expect("a target");
+        let (address, security) = target.server().expect("a user");
+        assert_eq!(address, SocketAddr::from(([127, 0, 0, 1], 1)));
+        assert_eq!(
+            security.login.map(|login| (login.user, login.source)),
+            Some(("me".into(), "admin".into()))
+        );
     }
 }

@@ -11,16 +11,19 @@ use crate::client::Client;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::host::MemberProof;
+use crate::limits::{UserConnection, UserUsage, UserUsages};
 use crate::login::Login;
 use crate::node::Node;
 use crate::parameters::{Parameter, Parameters};
 use crate::server::ServiceContext;
+use crate::sessions::{LogicalSessionId, SessionOwner};
 use access::{
-    AccessRequest, AccessTarget, AccessUser, Action, CertificateName, FailedLogins, MemberUser,
+    AccessRequest, AccessTarget, AccessUser, Action, CertificateName, FailedLogins, LoginEnds, MemberUser,
     RefusedMembers, UserName,
 };
 use document::{RawDocument, RawValue};
 use parking_lot::Mutex;
+use query::memory::MemoryPool;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,6 +41,8 @@ pub struct AccessControl {
     pub failed_logins: FailedLogins,
     /// Other members that did not show that they are such, by address.
     pub(crate) refused_members: RefusedMembers,
+    /// What each user has at once.
+    pub usages: UserUsages,
 }
 
 impl AccessControl {
@@ -53,12 +58,14 @@ impl AccessControl {
             None => MemberUser { user: Arc::new(AccessUser::of_member(None)), others: Vec::new() },
         };
         AccessControl {
-            enforced: parameters.text(Parameter::Authorization) == "enabled" || members.is_some(),
+            enforced: parameters.text(Parameter::Authorization) == "enabled"
+                || members.is_some() && !parameters.is_on(Parameter::TransitionToAuth),
             localhost_exception: parameters.is_on(Parameter::LocalhostAuthBypass),
             members: members.map(user_of),
             member_certificate: members.and_then(|proof| proof.certificate.clone()),
             failed_logins: FailedLogins::default(),
             refused_members: RefusedMembers::default(),
+            usages: UserUsages::default(),
         }
     }
 
@@ -83,35 +90,68 @@ impl AccessControl {
 /// Who a connection is.
 #[derive(Debug, Default)]
 pub struct ClientAccess {
-    user: Mutex<Option<Arc<AccessUser>>>,
+    user: Mutex<Option<LoggedIn>>,
     /// A login between its first and its last message.
     pub(crate) login: Mutex<Option<Box<Login>>>,
     /// It has said that it is another member with messages of the log, and has yet to show that it is.
     wants_thread: AtomicBool,
 }
 
+/// Who is logged in, and its place among the connections of this user.
+#[derive(Debug)]
+struct LoggedIn {
+    user: Arc<AccessUser>,
+    /// `None` for members, and where nobody is held to anything.
+    connection: Option<UserConnection>,
+}
+
 impl ClientAccess {
     /// Who is logged in.
     pub fn user(&self) -> Option<Arc<AccessUser>> {
-        self.user.lock().clone()
+        self.user.lock().as_ref().map(|logged_in| Arc::clone(&logged_in.user))
     }
 
     /// The name of who is logged in.
     pub fn user_name(&self) -> Option<UserName> {
-        self.user.lock().as_ref().map(|user| user.name.clone())
+        self.user.lock().as_ref().map(|logged_in| logged_in.user.name.clone())
     }
 
     /// Whether it is this one who is logged in, or nobody where nobody is meant.
     pub fn is(&self, name: Option<&UserName>) -> bool {
-        self.user.lock().as_ref().map(|user| &user.name) == name
+        self.user.lock().as_ref().map(|logged_in| &logged_in.user.name) == name
     }
 
     fn is_member(&self) -> bool {
-        self.user.lock().as_ref().is_some_and(|user| user.is_member())
+        self.user.lock().as_ref().is_some_and(|logged_in| logged_in.user.is_member())
     }
 
-    pub(crate) fn set_user(&self, user: Option<Arc<AccessUser>>) {
-        *self.user.lock() = user;
+    /// What its user has at once.
+    pub(crate) fn usage(&self) -> Option<Arc<UserUsage>> {
+        self.user.lock().as_ref()?.connection.as_ref().map(|connection| Arc::clone(connection.usage()))
+    }
+
+    /// What its user's sorts, groups and joins have together.
+    pub(crate) fn memory_pool(&self) -> Option<Arc<MemoryPool>> {
+        self.user.lock().as_ref()?.connection.as_ref().map(|connection| Arc::clone(connection.memory()))
+    }
+
+    /// Nobody is logged in any more.
+    pub(crate) fn log_out(&self) {
+        *self.user.lock() = None;
+    }
+
+    /// What is stored of the user now; `None`: it is logged in no more.
+    fn renew(&self, current: Option<&Arc<AccessUser>>) {
+        let mut known = self.user.lock();
+        match (&mut *known, current) {
+            (Some(logged_in), Some(current)) => {
+                if let Some(connection) = &logged_in.connection {
+                    connection.look_at(current);
+                }
+                logged_in.user = Arc::clone(current);
+            }
+            (known, _) => *known = None,
+        }
     }
 }
 
@@ -119,6 +159,12 @@ impl Client {
     /// The address of the other end; `None` for a Unix socket.
     pub fn address(&self) -> Option<IpAddr> {
         self.remote.parse::<SocketAddr>().ok().map(|remote| remote.ip().to_canonical())
+    }
+
+    /// The addresses of both ends.
+    pub(crate) fn ends(&self) -> LoginEnds {
+        let local = self.link.local_address().and_then(|local| local.parse::<SocketAddr>().ok());
+        LoginEnds { client: self.address(), server: local.map(|local| local.ip().to_canonical()) }
     }
 
     /// It says that it brings another member's messages of the log, which no clients' work is to hold up:
@@ -130,10 +176,13 @@ impl Client {
         }
     }
 
-    /// Logs in.
-    pub(crate) fn log_in(&self, user: Arc<AccessUser>) {
+    /// Logs in. Who logs in again stays the connection that it is.
+    pub(crate) fn log_in(&self, user: Arc<AccessUser>, connection: Option<UserConnection>) {
         let is_member = user.is_member();
-        self.access.set_user(Some(user));
+        let mut known = self.access.user.lock();
+        let connection = connection.or_else(|| known.take()?.connection);
+        *known = Some(LoggedIn { user, connection });
+        drop(known);
         if is_member && self.access.wants_thread.load(Ordering::Relaxed) {
             self.link.give_thread();
         }
@@ -184,27 +233,39 @@ fn needs_login(command: &str) -> CommandError {
     CommandError::new(code::UNAUTHORIZED, format!("Command {command} requires authentication"))
 }
 
-/// Whether the request may go on. False when the user has to be looked at anew first.
+/// What a look at who asks has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Authorization {
+    /// It may do this.
+    Granted,
+    /// It may do this when it is its turn: so many operations at once are its limit.
+    InTurn,
+    /// The user has to be looked at anew first.
+    Outdated,
+}
+
+/// Whether the request may go on.
 pub(crate) fn is_authorized<N: Node>(
     context: &CommandContext<'_, N>,
     position: usize,
-) -> CommandResult<bool> {
+) -> CommandResult<Authorization> {
     if context.server.commands().requirement(position).is_open() {
-        return Ok(true);
+        return Ok(Authorization::Granted);
     }
     let Some(user) = context.client.access.user() else {
-        check(context, position, localhost_user())?;
-        return Ok(true);
+        return check(context, position, localhost_user());
     };
     if !user.is_of(context.server.node.access_generation()) {
-        return Ok(false);
+        return Ok(Authorization::Outdated);
     }
-    check(context, position, &user)?;
-    Ok(true)
+    check(context, position, &user)
 }
 
 /// The same with what is stored of the user now.
-pub(crate) async fn authorize<N: Node>(context: &CommandContext<'_, N>, position: usize) -> CommandResult {
+pub(crate) async fn authorize<N: Node>(
+    context: &CommandContext<'_, N>,
+    position: usize,
+) -> CommandResult<Authorization> {
     match look_again(context).await? {
         Some(current) => check(context, position, &current),
         None => Err(needs_login(context.command.name)),
@@ -229,11 +290,15 @@ pub(crate) async fn look_again<N: Node>(
     };
     // One of the same name that was made later is somebody else.
     let current = current.filter(|current| current.id == user.id);
-    context.client.access.set_user(current.clone());
+    context.client.access.renew(current.as_ref());
     Ok(current)
 }
 
-fn check<N: Node>(context: &CommandContext<'_, N>, position: usize, user: &AccessUser) -> CommandResult {
+fn check<N: Node>(
+    context: &CommandContext<'_, N>,
+    position: usize,
+    user: &AccessUser,
+) -> CommandResult<Authorization> {
     let request = AccessRequest {
         database: context.database,
         command: context.body,
@@ -241,7 +306,8 @@ fn check<N: Node>(context: &CommandContext<'_, N>, position: usize, user: &Acces
         user,
     };
     match context.server.commands().requirement(position).is_met(&request) {
-        true => Ok(()),
+        true if user.limits.operations.is_some() => Ok(Authorization::InTurn),
+        true => Ok(Authorization::Granted),
         false => Err(unauthorized(context)),
     }
 }
@@ -266,7 +332,59 @@ fn unauthorized<N: Node>(context: &CommandContext<'_, N>) -> CommandError {
     CommandError::new(code::UNAUTHORIZED, message)
 }
 
+/// The session of a request. Who is not logged in has none, though it names one.
+///
+/// # Errors
+/// As [`CommandContext::session`].
+pub(crate) fn session_in_use<N: Node>(
+    server: &ServiceContext<N>,
+    client: &Client,
+    named: LogicalSessionId,
+) -> CommandResult<Option<LogicalSessionId>> {
+    if !server.access.is_enforced() {
+        return Ok(Some(LogicalSessionId::of_nobody(named.id)));
+    }
+    match client.access.user.lock().as_ref() {
+        Some(logged_in) => named_by(&logged_in.user, named, Action::ImpersonateUser).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The session that a user means: its own one, unless it names another's as whoever may do `with` can.
+fn named_by(user: &AccessUser, named: LogicalSessionId, with: Action) -> CommandResult<LogicalSessionId> {
+    let own = SessionOwner(user.digest);
+    let is_own = named.owner == SessionOwner::NOBODY || named.owner == own;
+    match is_own {
+        true => Ok(LogicalSessionId { owner: own, ..named }),
+        false if user.may(AccessTarget::Cluster, with) => Ok(named),
+        false => {
+            let message = "Unauthorized to set user digest in LogicalSessionId";
+            Err(CommandError::new(code::UNAUTHORIZED, message))
+        }
+    }
+}
+
 impl<N: Node> CommandContext<'_, N> {
+    /// Whose sessions the asker's are.
+    pub fn session_owner(&self) -> SessionOwner {
+        match self.server.access.is_enforced() {
+            true => self.client.access.user().map_or(SessionOwner::NOBODY, |user| SessionOwner(user.digest)),
+            false => SessionOwner::NOBODY,
+        }
+    }
+
+    /// The session that the asker means: its own one, unless it names another's, which needs `with` on the
+    /// cluster.
+    ///
+    /// # Errors
+    /// `Unauthorized`: another's, by who may not name it.
+    pub fn session(&self, named: LogicalSessionId, with: Action) -> CommandResult<LogicalSessionId> {
+        match self.client.access.user().filter(|_| self.server.access.is_enforced()) {
+            Some(user) => named_by(&user, named, with),
+            None => Ok(LogicalSessionId::of_nobody(named.id)),
+        }
+    }
+
     /// Whether who asks may do this; without `--auth` everybody may.
     pub fn may(&self, target: AccessTarget<'_>, action: Action) -> bool {
         self.sees(|user| user.may(target, action))

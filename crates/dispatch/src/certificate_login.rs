@@ -84,8 +84,8 @@ pub(crate) async fn log_in<N: Node>(
         Some(member) => Some(Arc::clone(&member.user)),
         None => context.server.node.read_user(&name)?,
     };
-    let Some(user) = user.filter(|user| user.may_log_in(context.client.address())) else {
-        return Err(failed(context, (MECHANISM, &name), "no such user, or not from this address").await);
+    let Some(user) = user.filter(|user| user.may_log_in(context.client.ends())) else {
+        return Err(failed(context, (MECHANISM, &name), "no such user, or not between these addresses").await);
     };
     let succeeded = Succeeded { mechanism: MECHANISM, is_speculative: login.is_speculative, counters };
     succeed(context, &user, &succeeded).await?;

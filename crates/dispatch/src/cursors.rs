@@ -528,8 +528,8 @@ fn check_session(
             ),
         ),
         (owner, caller) => {
-            let (owner, caller) =
-                (owner.unwrap_or(LogicalSessionId([0; 16])), caller.unwrap_or(LogicalSessionId([0; 16])));
+            let [owner, caller] =
+                [owner, caller].map(|known| known.unwrap_or(LogicalSessionId::of_nobody([0; 16])));
             (
                 50738,
                 format!(
@@ -614,7 +614,8 @@ mod tests {
 
     #[test]
     fn only_the_owner_uses_a_cursor() {
-        let (one, other) = (Some(LogicalSessionId([1; 16])), Some(LogicalSessionId([2; 16])));
+        let (one, other) =
+            (Some(LogicalSessionId::of_nobody([1; 16])), Some(LogicalSessionId::of_nobody([2; 16])));
         check("db.c", one, one, None);
         check("db.c", None, None, None);
         check("db.d", None, None, Some(13));
@@ -654,9 +655,9 @@ mod tests {
     #[test]
     fn kill_reaches_cursors_in_use() {
         let cursors = Cursors::<()>::default();
-        let id = cursors.open(cursor(Some(LogicalSessionId([1; 16]))));
-        let pinned = cursors.pin(id, "db.c", Some(LogicalSessionId([1; 16]))).expect("idle");
-        assert_eq!(cursors.kill_where(|_, session| session == Some(LogicalSessionId([1; 16]))), 1);
+        let id = cursors.open(cursor(Some(LogicalSessionId::of_nobody([1; 16]))));
+        let pinned = cursors.pin(id, "db.c", Some(LogicalSessionId::of_nobody([1; 16]))).expect("idle");
+        assert_eq!(cursors.kill_where(|_, session| session == Some(LogicalSessionId::of_nobody([1; 16]))), 1);
         assert_eq!(pinned.end().map(|error| error.code), Some(code::CURSOR_KILLED));
         drop(pinned);
         assert_eq!(cursors.figures().open, 0, "a killed cursor does not come back");

@@ -2,7 +2,7 @@
 
 use crate::acknowledge::{await_read_concern, await_write_concern};
 use crate::audit;
-use crate::authorization::{authorize, check_login, is_authorized};
+use crate::authorization::{Authorization, authorize, check_login, is_authorized, session_in_use};
 use crate::client::{Client, OperationStart};
 use crate::command::{Command, Execution, Run, TimeLimit};
 use crate::concern::ReadConcernLevel;
@@ -13,6 +13,7 @@ use crate::failpoints::{self, FailPoint};
 use crate::fields::{Fields, wrong_type};
 use crate::freshness::{self, await_freshness, is_too_stale};
 use crate::generic::{ApiVersion, GenericArguments};
+use crate::limits::begin_operation;
 use crate::node::Node;
 use crate::parameters::Parameter;
 use crate::request::{CommandOutcome, CommandRequest};
@@ -168,8 +169,11 @@ fn prepare<'a, N: Node>(
         admit(command, role, database, &generic)?;
     }
     let started = ambient::now();
-    if let Some(session) = generic.session {
-        server.sessions.touch(session, started)?;
+    if let Some(named) = generic.session {
+        generic.session = session_in_use(server, client, named)?;
+        if let Some(session) = generic.session {
+            server.sessions.touch(session, started)?;
+        }
     }
     let operation = client.begin(OperationStart {
         id: next_operation_id(),
@@ -361,8 +365,16 @@ async fn run<'a, N: Node>(
     outcome: &mut CommandOutcome,
 ) -> CommandResult {
     let Prepared { context, position, times, execution } = prepared;
-    if server.access.is_enforced() && !is_authorized(context, *position)? {
-        Box::pin(authorize(context, *position)).await?;
+    let mut _turn = None;
+    if server.access.is_enforced() {
+        let mut authorization = is_authorized(context, *position)?;
+        if authorization == Authorization::Outdated {
+            authorization = Box::pin(authorize(context, *position)).await?;
+        }
+        // Diagnostics have no turn: who looks at what runs, and ends it, does not wait behind it.
+        if authorization == Authorization::InTurn && !execution.is_diagnostic() {
+            _turn = Box::pin(begin_operation(context)).await?;
+        }
     }
     if server.host.audit.is_some() && server.access.is_enforced() {
         Box::pin(audit::allowed(context, *position)).await;

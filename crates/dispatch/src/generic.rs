@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct GenericArguments<'a> {
     /// `$db`.
     pub database: Option<&'a str>,
-    /// `lsid`.
+    /// `lsid`: the user's own one, unless another's was named and may be.
     pub session: Option<LogicalSessionId>,
     /// `maxTimeMS`; zero counts as none.
     pub max_time: Option<Duration>,
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn transaction_numbers_on_a_member_of_a_set() {
         let check = |txn_number: i64, session: bool, in_transaction: bool, is_retryable: bool| {
-            let session = session.then(LogicalSessionId::random);
+            let session = session.then(|| LogicalSessionId::of_nobody([1; 16]));
             let generic = GenericArguments {
                 session,
                 txn_number: Some(txn_number),

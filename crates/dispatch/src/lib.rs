@@ -52,6 +52,7 @@ mod freshness;
 pub mod generic;
 pub mod host;
 pub mod interrupt;
+pub mod limits;
 mod login;
 #[cfg(test)]
 mod login_tests;

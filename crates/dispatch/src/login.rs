@@ -159,6 +159,7 @@ fn is_member(name: &UserName, mechanism: Mechanism) -> bool {
 
 /// What members call themselves in their `hello`.
 const MEMBER_APPLICATION: &str = "replication";
+const NOT_BETWEEN: Reason = "not between these addresses of client and server";
 const MALFORMED: Reason = "a message does not follow the protocol";
 
 /// A user and what checks its password; of one that does not exist, what no password meets. Both take about
@@ -228,7 +229,7 @@ pub(crate) async fn go_on<N: Node>(
         (Err(_), Some(_)) => (None, "wrong password"),
         (_, None) if login.name == MemberUser::name() => (None, "this member has no security.keyFile"),
         (_, None) => (None, "no such user, or not with this mechanism"),
-        (Ok(_), Some(user)) if !user.may_log_in(context.client.address()) => (None, "not from this address"),
+        (Ok(_), Some(user)) if !user.may_log_in(context.client.ends()) => (None, NOT_BETWEEN),
         (Ok(answer), Some(_)) => (Some(answer), ""),
     };
     let Some(answer) = answer else {
@@ -262,7 +263,7 @@ pub(crate) struct Succeeded<'a> {
 /// The connection is this user's from now on.
 ///
 /// # Errors
-/// It is another one's.
+/// It is another one's; the user has as many connections as it may.
 pub(crate) async fn succeed<N: Node>(
     context: &CommandContext<'_, N>,
     user: &Arc<AccessUser>,
@@ -275,7 +276,18 @@ pub(crate) async fn succeed<N: Node>(
         );
         return Err(CommandError::new(AUTHENTICATED_ONCE, message));
     }
-    context.client.log_in(Arc::clone(user));
+    let is_counted = context.server.access.is_enforced() && !user.is_member();
+    let connection = match is_counted && context.client.access.user_name().is_none() {
+        true => match context.server.access.usages.connect(user) {
+            Ok(connection) => Some(connection),
+            Err(error) => {
+                authenticated(context, (how.mechanism, &user.name), error.code).await;
+                return Err(error);
+            }
+        },
+        false => None,
+    };
+    context.client.log_in(Arc::clone(user), connection);
     how.counters.successful.add(1);
     if how.is_speculative {
         how.counters.speculative_successful.add(1);

@@ -122,6 +122,7 @@ impl<N: Node> ServiceContext<N> {
         {
             audit.queue(client, &event);
         }
+        client.access.log_out();
         match client.streamed_cursor() {
             0 => {}
             id => drop(self.cursors.kill(id)),
@@ -204,13 +205,11 @@ impl<N: Node> ServiceContext<N> {
         self.close_cursors_of(sessions);
     }
 
-    /// Ends the cursors and operations of sessions.
-    pub fn kill_sessions(&self, sessions: &[LogicalSessionId]) {
-        self.close_cursors_of(sessions);
-        let doomed: HashSet<LogicalSessionId> = sessions.iter().copied().collect();
-        let is_doomed = |owner: Option<LogicalSessionId>| owner.is_some_and(|owner| doomed.contains(&owner));
+    /// Ends the cursors and operations of the sessions that are `doomed`. Each is looked at once.
+    pub fn kill_sessions(&self, doomed: impl Fn(LogicalSessionId) -> bool) {
+        self.cursors.kill_where(|_, session| session.is_some_and(&doomed));
         for client in self.clients() {
-            client.kill_operation(code::INTERRUPTED, |_, owner| is_doomed(owner));
+            client.kill_operation(code::INTERRUPTED, |_, session| session.is_some_and(&doomed));
         }
     }
 
@@ -220,11 +219,12 @@ impl<N: Node> ServiceContext<N> {
         self.cursors.kill_where(|_, owner| owner.is_some_and(|owner| ended.contains(&owner)));
     }
 
-    /// Closes idle cursors and forgets idle sessions. `heddle` calls it every
-    /// `clientCursorMonitorFrequencySecs`.
+    /// Closes idle cursors, forgets idle sessions, and tells of users who are held to their limits. `heddle`
+    /// calls it every `clientCursorMonitorFrequencySecs`.
     pub fn expire(&self, now: Instant) {
         let idle = Duration::from_millis(self.parameters.unsigned(Parameter::CursorTimeout));
         let cursors = self.cursors.expire(now, idle);
+        self.access.usages.tidy(now);
         let timeout = Duration::from_secs(60 * self.parameters.unsigned(Parameter::SessionTimeout));
         let sessions = self.sessions.expire(now, timeout);
         if !sessions.is_empty() {

@@ -1,5 +1,8 @@
 //! Logical sessions: identifiers that clients give to related operations, and the time they live.
 //!
+//! With `--auth` each user has its own: what a client names is its user's session of that name, and nobody
+//! else's.
+//!
 //! Source: MongoDB manual, "Server Sessions"; driver specification "Driver Sessions".
 
 use crate::error::{CommandError, CommandResult, code};
@@ -10,26 +13,48 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The UUID of a session (`lsid.id`). Users are not told apart: it is random, so that who knows it is
-/// the owner.
+/// A session: what clients call it, and whose it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LogicalSessionId(pub [u8; 16]);
+pub struct LogicalSessionId {
+    /// The UUID (`lsid.id`).
+    pub id: [u8; 16],
+    /// Whose it is.
+    pub owner: SessionOwner,
+}
+
+/// Who owns sessions: SHA-256 of a user's name (`lsid.uid`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionOwner(pub [u8; 32]);
+
+impl SessionOwner {
+    /// Nobody: SHA-256 of no name. Everybody's where there is no access control.
+    pub const NOBODY: SessionOwner = SessionOwner([
+        0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27,
+        0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+    ]);
+}
 
 /// Binary subtype of UUIDs.
 const UUID_SUBTYPE: u8 = 4;
 
 impl LogicalSessionId {
     /// A new identifier.
-    pub fn random() -> Self {
-        LogicalSessionId(ambient::uuid().into_bytes())
+    pub fn random(owner: SessionOwner) -> Self {
+        LogicalSessionId { id: ambient::uuid().into_bytes(), owner }
     }
 
-    /// Reads `{id: UUID}` (with or without `uid`).
+    /// The session of this id where there is no access control.
+    pub const fn of_nobody(id: [u8; 16]) -> Self {
+        LogicalSessionId { id, owner: SessionOwner::NOBODY }
+    }
+
+    /// Reads `{id: UUID}`, with the `uid` that a client names, or nobody's.
     ///
     /// # Errors
-    /// `IDLMissingField`, `TypeMismatch` or `IDLUnknownField`; `place` is how the message calls the document.
+    /// `IDLMissingField`, `TypeMismatch`, `IDLUnknownField`, `UnsupportedFormat`; `place` is how the message
+    /// calls the document.
     pub fn parse(document: RawDocument<'_>, place: &'static str) -> CommandResult<Self> {
-        let mut id = None;
+        let (mut id, mut owner) = (None, SessionOwner::NOBODY);
         for element in document {
             match (element.name(), element.value()) {
                 ("id", RawValue::Binary { subtype: UUID_SUBTYPE, bytes }) => {
@@ -38,11 +63,12 @@ impl LogicalSessionId {
                 ("id", other) => {
                     return Err(crate::fields::wrong_type(place, "id", other.kind(), &["binData"]));
                 }
-                ("uid" | "txnNumber" | "txnUUID", _) => {}
+                ("uid", uid) => owner = parse_owner(uid, place)?,
+                ("txnNumber" | "txnUUID", _) => {}
                 (name, _) => return Err(crate::fields::unknown_field(place, name)),
             }
         }
-        id.map(LogicalSessionId).ok_or_else(|| {
+        id.map(|id| LogicalSessionId { id, owner }).ok_or_else(|| {
             CommandError::new(
                 code::IDL_MISSING_FIELD,
                 format!("BSON field '{place}.id' is missing but a required field"),
@@ -50,15 +76,35 @@ impl LogicalSessionId {
         })
     }
 
-    /// Writes `id: UUID`.
+    /// Writes `id: UUID`, as the owner names it.
     pub fn append_to(&self, document: &mut DocumentBuilder<'_>) {
-        document.append("id", RawValue::Binary { subtype: UUID_SUBTYPE, bytes: &self.0 });
+        document.append("id", RawValue::Binary { subtype: UUID_SUBTYPE, bytes: &self.id });
     }
+
+    /// Writes `id` and `uid`, as others see it.
+    pub fn append_whole_to(&self, document: &mut DocumentBuilder<'_>) {
+        self.append_to(document);
+        document.append("uid", RawValue::Binary { subtype: 0, bytes: &self.owner.0 });
+    }
+}
+
+/// Reads a `uid`.
+///
+/// # Errors
+/// `TypeMismatch`; `UnsupportedFormat` for what has not the size of a digest.
+pub(crate) fn parse_owner(value: RawValue<'_>, place: &'static str) -> CommandResult<SessionOwner> {
+    let RawValue::Binary { bytes, .. } = value else {
+        return Err(crate::fields::wrong_type(place, "uid", value.kind(), &["binData"]));
+    };
+    bytes.try_into().map(SessionOwner).map_err(|_| {
+        let message = format!("Unsupported SHA256Block hash length: {}", bytes.len());
+        CommandError::new(wire::ErrorCode::UnsupportedFormat as i32, message)
+    })
 }
 
 impl fmt::Display for LogicalSessionId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        uuid::Uuid::from_bytes(self.0).hyphenated().fmt(formatter)
+        uuid::Uuid::from_bytes(self.id).hyphenated().fmt(formatter)
     }
 }
 
@@ -160,7 +206,7 @@ impl LogicalSessions {
 
     #[expect(clippy::indexing_slicing, reason = "the remainder is below the number of shards")]
     fn shard(&self, id: LogicalSessionId) -> &Mutex<HashMap<LogicalSessionId, Session>> {
-        &self.shards[usize::from(id.0[15]) % SHARDS]
+        &self.shards[usize::from(id.id[15]) % SHARDS]
     }
 }
 
@@ -179,7 +225,7 @@ mod tests {
     #[test]
     fn unused_sessions_expire() {
         let (sessions, start) = (LogicalSessions::new(1000), Instant::now());
-        let (old, young) = (LogicalSessionId::random(), LogicalSessionId::random());
+        let [old, young] = [(); 2].map(|()| LogicalSessionId::random(SessionOwner::NOBODY));
         sessions.touch(old, start).expect("room");
         sessions.touch(young, start + Duration::from_secs(20)).expect("room");
         assert_eq!(sessions.expire(start + Duration::from_secs(30), Duration::from_secs(30)), [old]);
@@ -190,7 +236,7 @@ mod tests {
     #[test]
     fn transaction_numbers_do_not_go_back() {
         let (sessions, start) = (LogicalSessions::new(1000), Instant::now());
-        let id = LogicalSessionId::random();
+        let id = LogicalSessionId::random(SessionOwner::NOBODY);
         sessions.touch(id, start).expect("room");
         assert_eq!([3, 3, 2, 4].map(|number| sessions.advance(id, number)), [Ok(()), Ok(()), Err(3), Ok(())]);
         sessions.touch(id, start).expect("it is known");
@@ -201,7 +247,7 @@ mod tests {
     fn their_number_is_bounded() {
         let (sessions, start) = (LogicalSessions::new(2 * SHARDS), Instant::now());
         let [first, second, third] =
-            [0, 1, 2].map(|byte| LogicalSessionId([byte; 16].map(|_| byte * SHARDS as u8)));
+            [0, 1, 2].map(|byte| LogicalSessionId::of_nobody([byte * SHARDS as u8; 16]));
         sessions.touch(first, start).expect("room");
         sessions.touch(second, start).expect("room");
         let refused = sessions.touch(third, start).expect_err("a third one of the same share");
@@ -209,6 +255,25 @@ mod tests {
         sessions.touch(first, start).expect("it is known");
         assert!(sessions.end(second));
         sessions.touch(third, start).expect("room again");
+    }
+
+    #[test]
+    fn each_owner_has_its_own_session_of_a_name() {
+        let (sessions, start) = (LogicalSessions::new(1000), Instant::now());
+        let nobodys = LogicalSessionId::of_nobody([1; 16]);
+        let owned = LogicalSessionId { owner: SessionOwner([9; 32]), ..nobodys };
+        sessions.touch(nobodys, start).expect("room");
+        sessions.touch(owned, start).expect("room");
+        assert_eq!([nobodys, owned].map(|id| sessions.advance(id, 3)), [Ok(()), Ok(())]);
+        assert_eq!(sessions.advance(owned, 5), Ok(()));
+        assert_eq!(sessions.advance(nobodys, 4), Ok(()), "another one's number is not its own");
+        assert!(sessions.end(owned));
+        assert_eq!(sessions.all(), [nobodys]);
+        let mut bytes = Vec::new();
+        owned.append_whole_to(&mut DocumentBuilder::new(&mut bytes));
+        assert_eq!(LogicalSessionId::parse(RawDocument::trusted(&bytes), "lsid").expect("valid"), owned);
+        let short = parse_owner(RawValue::Binary { subtype: 0, bytes: &[9; 31] }, "lsid");
+        assert_eq!(short.map_err(|error| error.code), Err(wire::ErrorCode::UnsupportedFormat as i32));
     }
 
     #[test]
@@ -220,7 +285,7 @@ mod tests {
             "BSON field 'lsid.id' is the wrong type 'string', expected type 'binData'"
         );
         let mut bytes = Vec::new();
-        let id = LogicalSessionId::random();
+        let id = LogicalSessionId::random(SessionOwner::NOBODY);
         id.append_to(&mut DocumentBuilder::new(&mut bytes));
         assert_eq!(LogicalSessionId::parse(RawDocument::trusted(&bytes), "lsid").expect("valid"), id);
     }

@@ -1,5 +1,6 @@
 //! `heddle backup`, `heddle restore`, `heddle check` and `heddle repair`.
 
+use crate::encryption::{self, EncryptionKeyError};
 use crate::server_uri::{ServerUri, URI, uri_argument};
 use crate::{EXIT_OPTIONS, fail};
 use backup::{CheckReport, RepairRequest, check_backup, check_data, describe_defect, repair, restore};
@@ -73,6 +74,7 @@ pub(crate) fn commands() -> [Command; 4] {
         .about("Restores a backup into an empty data directory, as that of a server of no set")
         .arg(directory(BACKUP, "Where the backups are").required(true))
         .arg(directory(DBPATH, "The data directory").long(DBPATH).required(true))
+        .args(encryption::arguments())
         .arg(generation());
     let check = Command::new("check")
         .about("Checks every byte of a data directory that no server uses, or of a backup")
@@ -84,6 +86,7 @@ pub(crate) fn commands() -> [Command; 4] {
                 .required_unless_present(BACKUP),
         )
         .arg(generation().requires(BACKUP))
+        .args(encryption::arguments())
         .arg(
             Arg::new(FILES_ONLY)
                 .long(FILES_ONLY)
@@ -93,6 +96,7 @@ pub(crate) fn commands() -> [Command; 4] {
     let repair = Command::new("repair")
         .about("Makes a data directory anew of what can be read of it, and lists what is lost")
         .arg(directory(DBPATH, "The data directory").long(DBPATH).required(true))
+        .args(encryption::arguments())
         .arg(
             Arg::new(DRY_RUN)
                 .long(DRY_RUN)
@@ -218,14 +222,19 @@ fn report(answer: &DocumentBuf) -> Result<String, BackupCommandError> {
 }
 
 /// How data are opened that no server serves: nothing is set aside on the disk.
-fn options() -> StorageOptions {
-    StorageOptions { disk_reserve_bytes: Some(0), ..StorageOptions::default() }
+fn options(given: &ArgMatches) -> Result<StorageOptions, EncryptionKeyError> {
+    let master_key = encryption::key_of(given)?;
+    Ok(StorageOptions { disk_reserve_bytes: Some(0), master_key, ..StorageOptions::default() })
 }
 
 /// Puts a backup into a data directory.
 pub(crate) fn run_restore(given: &ArgMatches) -> ExitCode {
     let generation = given.get_one::<u64>(GENERATION).copied();
-    match restore(&path(given, BACKUP), generation, &path(given, DBPATH), &options(), &mut say) {
+    let options = match options(given) {
+        Err(error) => return fail(&error, EXIT_OPTIONS),
+        Ok(options) => options,
+    };
+    match restore(&path(given, BACKUP), generation, &path(given, DBPATH), &options, &mut say) {
         Err(error) => fail(&error, 1),
         Ok(report) => {
             let (number, sequence) = (report.manifest.generation, report.manifest.sequence);
@@ -244,12 +253,19 @@ pub(crate) fn run_restore(given: &ArgMatches) -> ExitCode {
 
 /// Checks a backup or a data directory.
 pub(crate) fn run_check(given: &ArgMatches) -> ExitCode {
-    let options = options();
+    let options = match options(given) {
+        Err(error) => return fail(&error, EXIT_OPTIONS),
+        Ok(options) => options,
+    };
+    let master = options.master_key.as_ref();
     let deep = (!given.get_flag(FILES_ONLY)).then_some(&options);
     let mut quiet = |_: &str| {};
     let checked = match given.get_one::<PathBuf>(BACKUP) {
-        Some(backups) => check_backup(backups, given.get_one::<u64>(GENERATION).copied(), deep, &mut quiet),
-        None => check_data(&path(given, DBPATH), deep, &mut quiet),
+        Some(backups) => {
+            let generation = given.get_one::<u64>(GENERATION).copied();
+            check_backup(backups, generation, master, deep, &mut quiet)
+        }
+        None => check_data(&path(given, DBPATH), master, deep, &mut quiet),
     };
     match checked {
         Err(error) => fail(&error as &dyn Error, EXIT_DAMAGED),
@@ -277,7 +293,10 @@ fn tell(report: &CheckReport) {
 pub(crate) fn run_repair(given: &ArgMatches) -> ExitCode {
     let data = path(given, DBPATH);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = StorageOptions { build_threads: threads, ..options() };
+    let options = match options(given) {
+        Err(error) => return fail(&error, EXIT_OPTIONS),
+        Ok(options) => StorageOptions { build_threads: threads, ..options },
+    };
     let is_dry = given.get_flag(DRY_RUN);
     let request = RepairRequest { data: &data, is_dry, leaves_set: given.get_flag(LEAVE_SET) };
     let report = match repair(request, &options, &mut say) {

@@ -2,10 +2,12 @@
 
 use crate::fail;
 use crate::key_file::{self, KeyFileError};
+use crate::network::{self, NetworkError};
 use access::LoginIdentity;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use dispatch::parameters::{Parameter, Parameters, Setting, SettingError};
 use document::{Document, DocumentBuf, RawValue, Value, doc};
-use replication::network::{NetworkOptions, TcpPeers};
+use replication::network::{MemberTls, NetworkOptions, TcpPeers};
 use replication::set::MemberState;
 use replication::{PeerError, Peers};
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,6 +29,19 @@ const PORT: &str = "port";
 const REPL_SET: &str = "replSet";
 const AUTH: &str = "auth";
 const KEY_FILE: &str = "keyFile";
+const TLS_MODE: &str = "tlsMode";
+const TLS_CA_FILE: &str = "tlsCAFile";
+/// What members are told of TLS, with the parameter that it is.
+const TLS: [(&str, Parameter, &str); 4] = [
+    (TLS_MODE, Parameter::TlsMode, "As each member's: disabled, allowTLS, preferTLS or requireTLS"),
+    (
+        "tlsCertificateKeyFile",
+        Parameter::TlsCertificateKeyFile,
+        "Certificate and key that all members show; made out to 127.0.0.1 where they speak TLS to each other",
+    ),
+    (TLS_CA_FILE, Parameter::TlsCaFile, "Authorities that vouch for certificates of members and clients"),
+    ("tlsClusterFile", Parameter::TlsClusterFile, "Another certificate that members show to each other"),
+];
 /// Told to each member: it ends with this process.
 pub(crate) const ENDS_WITH: &str = "endsWith";
 
@@ -80,6 +95,9 @@ pub(crate) fn command() -> Command {
                 .help("With logins: the members get a key that is made for them, beside the data"),
         )
         .arg(Arg::new(KEY_FILE).long(KEY_FILE).value_name("FILE").help("The same with the key in this file"))
+        .args(TLS.map(|(name, _, help)| {
+            Arg::new(name).long(name).value_name(if name == TLS_MODE { "MODE" } else { "FILE" }).help(help)
+        }))
 }
 
 /// Why there is no cluster.
@@ -91,6 +109,10 @@ enum ClusterError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Key(#[from] KeyFileError),
+    #[error(transparent)]
+    Tls(#[from] NetworkError),
+    #[error("{0}")]
+    Setting(#[from] SettingError),
     #[error("{host} ended at its start ({status}): see {log}")]
     NotStarted { host: String, status: String, log: String },
     #[error("{host} does not begin the set: {message}")]
@@ -127,6 +149,16 @@ struct Cluster {
     is_initiated: bool,
     /// The members' key, where clients log in.
     key: Option<PathBuf>,
+    tls: ClusterTls,
+}
+
+/// How the members speak TLS.
+#[derive(Default)]
+struct ClusterTls {
+    /// What each of them is told.
+    arguments: Vec<String>,
+    /// What clients add to the address.
+    for_clients: String,
 }
 
 struct MemberProcess {
@@ -160,10 +192,11 @@ impl Cluster {
             Some(path) => key_file::read(&path.to_string_lossy())?,
             None => None,
         };
+        let (tls, own) = tls_of(given)?;
         let mut members = Vec::new();
         for (place, port) in ports.enumerate() {
             let directory = directory.join(format!("member{}", place + 1));
-            let process = start_member((&name, key.as_deref()), port, &directory)?;
+            let process = start_member((&name, key.as_deref(), &tls), port, &directory)?;
             let host = format!("127.0.0.1:{port}");
             members.push(MemberProcess {
                 host,
@@ -177,8 +210,9 @@ impl Cluster {
         }
         // As a member: there may be no user yet.
         let login = keys.as_ref().map(LoginIdentity::of_member);
-        let peers = TcpPeers::start(NetworkOptions { login, ..NetworkOptions::default() })?;
-        Ok(Cluster { name, directory, _temporary: temporary, members, peers, is_initiated: false, key })
+        let peers = TcpPeers::start(NetworkOptions { login, tls: own, ..NetworkOptions::default() })?;
+        let _temporary = temporary;
+        Ok(Cluster { name, directory, _temporary, members, peers, is_initiated: false, key, tls })
     }
 
     fn hosts(&self) -> impl Iterator<Item = &str> {
@@ -189,7 +223,8 @@ impl Cluster {
         let hosts: Vec<&str> = self.hosts().collect();
         say(&format!("{} members of the replica set '{}' start.", hosts.len(), self.name));
         say(&format!("Data and logs: {}", self.directory.display()));
-        say(&format!("Connect to:    mongodb://{}/?replicaSet={}", hosts.join(","), self.name));
+        let (hosts, tls) = (hosts.join(","), &self.tls.for_clients);
+        say(&format!("Connect to:    mongodb://{hosts}/?replicaSet={}{tls}", self.name));
         if let Some(key) = &self.key {
             say(&format!("Clients log in. The members' key: {}", key.display()));
             say("The first user, once there is a primary, from this machine without a login: use admin,");
@@ -217,7 +252,8 @@ impl Cluster {
 
     /// A member that has ended is started again, unless it never ran.
     fn look_at_processes(&mut self) -> Result<(), ClusterError> {
-        let (of_set, is_initiated) = ((self.name.as_str(), self.key.as_deref()), self.is_initiated);
+        let of_set = (self.name.as_str(), self.key.as_deref(), &self.tls);
+        let is_initiated = self.is_initiated;
         for member in &mut self.members {
             match (member.ended_at, member.process.try_wait()?) {
                 (_, None) => {}
@@ -360,7 +396,31 @@ fn key_of(given: &ArgMatches, directory: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-fn start_member((name, key): (&str, Option<&Path>), port: u16, directory: &Path) -> io::Result<Child> {
+/// How members speak TLS, and how this process does to them. What cannot be is refused before they start.
+fn tls_of(given: &ArgMatches) -> Result<(ClusterTls, Option<MemberTls>), ClusterError> {
+    let (parameters, mut tls) = (Parameters::default(), ClusterTls::default());
+    for (name, parameter, _) in TLS {
+        let Some(value) = given.get_one::<String>(name) else { continue };
+        let value = match name {
+            TLS_MODE => value.clone(),
+            _ => std::path::absolute(value)?.to_string_lossy().into_owned(),
+        };
+        parameters.set(parameter, Setting::Text(value.clone()))?;
+        tls.arguments.extend([format!("--{name}"), value]);
+    }
+    let Some(own) = network::tls(&parameters)? else { return Ok((tls, None)) };
+    if parameters.text(Parameter::TlsMode) == "requireTLS" {
+        tls.for_clients = format!("&tls=true&{TLS_CA_FILE}={}", parameters.text(Parameter::TlsCaFile));
+    }
+    let own = own.member_config().map_err(NetworkError::from)?.map(MemberTls::new);
+    Ok((tls, own))
+}
+
+fn start_member(
+    (name, key, tls): (&str, Option<&Path>, &ClusterTls),
+    port: u16,
+    directory: &Path,
+) -> io::Result<Child> {
     std::fs::create_dir_all(directory)?;
     let mut member = std::process::Command::new(std::env::current_exe()?);
     member.arg("serve");
@@ -368,6 +428,7 @@ fn start_member((name, key): (&str, Option<&Path>), port: u16, directory: &Path)
         member.arg("--keyFile").arg(std::path::absolute(key)?);
     }
     member
+        .args(&tls.arguments)
         .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
         // Three reserves on one disk would be a lot for a try.
         .args(["--diskReserveMB", "0"])

@@ -56,7 +56,8 @@ impl TransportFigures for Figures {
         let tls = self.statistics().tls;
         doc! {
             "1.0": 0_i64, "1.1": 0_i64, "1.2": (tls.tls_1_2 as i64), "1.3": (tls.tls_1_3 as i64),
-            "unknown": 0_i64, "failed": (tls.failed as i64), "refusedInClear": (tls.refused as i64),
+            "unknown": 0_i64, "failed": (tls.failed as i64), "handshakesTimedOut": (tls.timed_out as i64),
+            "refusedInClear": (tls.refused as i64),
         }
     }
 

@@ -25,6 +25,7 @@ mod calendar;
 mod cluster;
 mod descriptors;
 mod echo_server;
+mod encryption;
 mod figures;
 mod index_builds;
 mod key_file;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         Some(("restore", given)) => backup::run_restore(given),
         Some(("check", given)) => backup::run_check(given),
         Some(("repair", given)) => backup::run_repair(given),
+        Some(("rotate-key", given)) => encryption::run_rotate(given),
         Some(("echo-server", given)) => match options::read(given) {
             Ok(options) => echo_server::run(&options, given),
             Err(error) => fail(&error, EXIT_OPTIONS),

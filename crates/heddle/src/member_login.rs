@@ -13,6 +13,8 @@ pub(crate) struct MemberLogin {
     pub(crate) identity: Option<LoginIdentity>,
     /// By what others are known; `None`: whoever reaches this server is believed, or it is no member.
     pub(crate) proof: Option<MemberProof>,
+    /// Those are believed, too, that take no login of ours.
+    pub(crate) is_optional: bool,
 }
 
 /// Why members cannot know each other.
@@ -23,8 +25,8 @@ pub(crate) enum MemberLoginError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error(
-        "the certificate of net.tls.certificateKeyFile has no organisation, unit or domain component, by \
-        which members could know each other"
+        "the certificate of net.tls.clusterFile (or certificateKeyFile) has no organisation, unit or domain \
+        component, by which members could know each other"
     )]
     NoDomain,
 }
@@ -50,11 +52,13 @@ impl MemberLogin {
         };
         let keys = keys.filter(|_| mode != "x509");
         let is_known = keys.is_some() || certificate.is_some();
-        Ok(MemberLogin { identity, proof: is_known.then_some(MemberProof { keys, certificate }) })
+        let proof = is_known.then_some(MemberProof { keys, certificate });
+        let is_optional = parameters.is_on(Parameter::TransitionToAuth);
+        Ok(MemberLogin { identity, proof, is_optional })
     }
 }
 
 fn own_name(tls: &Tls) -> Result<CertificateName, MemberLoginError> {
-    let name = certificate_name(&tls.own_certificate()?);
+    let name = certificate_name(&tls.member_certificate()?);
     name.filter(|name| !name.domain.is_empty()).ok_or(MemberLoginError::NoDomain)
 }

@@ -1,7 +1,7 @@
 //! From the tunables to the transport: what it starts with, and what changes while it runs.
 
 use crate::descriptors::DescriptorBudget;
-use dispatch::parameters::{ExecutorChoice, Parameter, Parameters, Setting};
+use dispatch::parameters::{ExecutorChoice, Parameter, Parameters, Setting, parse_listener_limits};
 use replication::network::MemberTls;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -17,9 +17,9 @@ pub(crate) enum NetworkError {
     /// The rules between the options of `adaptive`.
     #[error(transparent)]
     Adaptive(#[from] transport::AdaptiveOptionsError),
-    /// A thread model for an address that is not listened on.
-    #[error("net.serviceExecutor names '{listener}', which is none of the addresses of net.bindIp: {known}")]
-    UnknownListener { listener: String, known: String },
+    /// A thread model or a limit for an address that is not listened on.
+    #[error("{option} names '{listener}', which is none of the addresses of net.bindIp: {known}")]
+    UnknownListener { option: &'static str, listener: String, known: String },
     /// A mode of TLS without what it needs.
     #[error("need tlsCertificateKeyFile (net.tls.certificateKeyFile) when TLS is enabled")]
     NoCertificate,
@@ -174,6 +174,8 @@ pub(crate) fn server_options(
     let compressors = names(&parameters.text(Parameter::Compressors));
     let (executor, listener_executors) =
         executors(&parameters.text(Parameter::ServiceExecutor), &bind_addresses)?;
+    let listener_max_connections =
+        listener_limits(&parameters.text(Parameter::ListenerMaxConnections), &bind_addresses)?;
     let adaptive = numbers.adaptive();
     adaptive.validate()?;
     let port = |parameter| u16::try_from(parameters.integer(parameter)).expect("the table bounds ports");
@@ -188,6 +190,7 @@ pub(crate) fn server_options(
         unix_socket_permissions: u32::try_from(parameters.integer(Parameter::UnixSocketPermissions))
             .expect("the table bounds permissions"),
         max_connections: numbers.max_connections(),
+        listener_max_connections,
         compressors: compressors.iter().filter_map(|name| wire::Compressor::from_name(name)).collect(),
         executor,
         listener_executors,
@@ -197,6 +200,7 @@ pub(crate) fn server_options(
         pool: numbers.pool(),
         overload: numbers.overload(),
         send_timeout: numbers.millis(Parameter::SendTimeout),
+        handshake_timeout: numbers.millis(Parameter::TlsHandshakeTimeout),
         unread_replies_max: numbers.unread_replies_max(),
         large_requests_max: large_requests_max(resources.memory),
         tls: tls(parameters)?.map(Arc::new),
@@ -205,18 +209,23 @@ pub(crate) fn server_options(
 }
 
 /// How TLS is spoken; `None`: not at all.
-fn tls(parameters: &Parameters) -> Result<Option<Tls>, NetworkError> {
+///
+/// # Errors
+/// Files that are missing, of no use, or cannot be used.
+pub(crate) fn tls(parameters: &Parameters) -> Result<Option<Tls>, NetworkError> {
     let file =
         |parameter| Some(parameters.text(parameter)).filter(|path| !path.is_empty()).map(PathBuf::from);
     let certificate_key = file(Parameter::TlsCertificateKeyFile);
+    let member_certificate_key = file(Parameter::TlsClusterFile);
     let mode = match parameters.text(Parameter::TlsMode).as_str() {
         "allowTLS" => TlsMode::Allow,
         "preferTLS" => TlsMode::Prefer,
         "requireTLS" => TlsMode::Require,
         _ => {
-            return match certificate_key {
-                Some(_) => Err(NetworkError::TlsDisabled { file: "certificateKeyFile" }),
-                None => Ok(None),
+            return match (certificate_key, member_certificate_key) {
+                (Some(_), _) => Err(NetworkError::TlsDisabled { file: "certificateKeyFile" }),
+                (None, Some(_)) => Err(NetworkError::TlsDisabled { file: "clusterFile" }),
+                (None, None) => Ok(None),
             };
         }
     };
@@ -224,6 +233,7 @@ fn tls(parameters: &Parameters) -> Result<Option<Tls>, NetworkError> {
     let is_on = |version: &str| !disabled.iter().any(|name| name == version);
     let files = TlsFiles {
         certificate_key: certificate_key.ok_or(NetworkError::NoCertificate)?,
+        member_certificate_key,
         authorities: file(Parameter::TlsCaFile),
         revoked: file(Parameter::TlsCrlFile),
         without_certificates: parameters.is_on(Parameter::TlsAllowWithoutCertificates),
@@ -263,14 +273,36 @@ fn executors(text: &str, bind_addresses: &[String]) -> Result<Executors, Network
     let choice = ExecutorChoice::parse(text).expect("the text was checked when it was set");
     let mut listeners = Vec::new();
     for (listener, name) in choice.listeners {
-        if !listener.starts_with('/') && !bind_addresses.iter().any(|known| known == listener) {
-            let known = bind_addresses.join(", ");
-            return Err(NetworkError::UnknownListener { listener: listener.to_owned(), known });
-        }
+        check_listener("net.serviceExecutor", listener, bind_addresses)?;
         listeners.push((listener.to_owned(), model(name)));
     }
     let usual = Parameter::ServiceExecutor.definition().default_setting().to_string();
     Ok((model(choice.others.unwrap_or(&usual)), listeners))
+}
+
+fn check_listener(
+    option: &'static str,
+    listener: &str,
+    bind_addresses: &[String],
+) -> Result<(), NetworkError> {
+    let is_known = listener.starts_with('/') || bind_addresses.iter().any(|known| known == listener);
+    match is_known {
+        true => Ok(()),
+        false => Err(NetworkError::UnknownListener {
+            option,
+            listener: listener.to_owned(),
+            known: bind_addresses.join(", "),
+        }),
+    }
+}
+
+fn listener_limits(text: &str, bind_addresses: &[String]) -> Result<Vec<(String, usize)>, NetworkError> {
+    let limits = parse_listener_limits(text).expect("the text was checked when it was set");
+    let checked = limits.into_iter().map(|(listener, most)| {
+        check_listener("net.listenerMaxIncomingConnections", listener, bind_addresses)?;
+        Ok((listener.to_owned(), most))
+    });
+    checked.collect()
 }
 
 /// Puts changes of the tunables into effect from now on.

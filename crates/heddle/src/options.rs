@@ -35,10 +35,20 @@ pub(crate) enum OptionsError {
     NoKeyFile,
     #[error("security.clusterAuthMode {mode} needs security.keyFile")]
     ModeWithoutKey { mode: String },
+    #[error("security.transitionToAuth needs security.keyFile, or security.clusterAuthMode x509")]
+    TransitionWithoutKey,
+    #[error("security.transitionToAuth asks nobody for a login, and security.authorization everybody")]
+    TransitionWithAuth,
     #[error("need to enable TLS via the tlsMode flag for security.clusterAuthMode sendX509 or x509")]
     CertificatesWithoutTls,
     #[error("cannot have x.509 cluster authentication in allowTLS mode")]
     CertificatesInClear,
+    #[error("security.enableEncryption needs security.encryptionKeyFile or security.encryptionKeyCommand")]
+    NoEncryptionKey,
+    #[error("give security.encryptionKeyFile or security.encryptionKeyCommand, not both")]
+    TwoEncryptionKeys,
+    #[error("security.encryptionKeyFile and security.encryptionKeyCommand need security.enableEncryption")]
+    EncryptionNotEnabled,
     #[error("systemLog.path is required if systemLog.destination is to a file")]
     NoLogPath,
     #[error("--setParameter needs name=value, found '{given}'")]
@@ -89,11 +99,26 @@ impl Options {
                 _ => {}
             }
         }
-        if given(Parameter::KeyFile) || mode == "x509" {
+        let has_proof = given(Parameter::KeyFile) || mode == "x509";
+        if self.parameters.is_on(Parameter::TransitionToAuth) {
+            match (has_proof, has_access_control) {
+                (false, _) => return Err(OptionsError::TransitionWithoutKey),
+                (true, true) => return Err(OptionsError::TransitionWithAuth),
+                (true, false) => {}
+            }
+        } else if has_proof {
             // Members that are told from strangers, and clients that are not, would be of no use.
             self.parameters.set(Parameter::Authorization, Setting::Text("enabled".to_owned()))?;
         } else if has_access_control && given(Parameter::ReplSetName) {
             return Err(OptionsError::NoKeyFile);
+        }
+        let by_file = given(Parameter::EncryptionKeyFile);
+        let by_command = given(Parameter::EncryptionKeyCommand);
+        match (self.parameters.is_on(Parameter::EnableEncryption), by_file || by_command) {
+            (true, false) => return Err(OptionsError::NoEncryptionKey),
+            (false, true) => return Err(OptionsError::EncryptionNotEnabled),
+            _ if by_file && by_command => return Err(OptionsError::TwoEncryptionKeys),
+            _ => {}
         }
         if to_file && self.parameters.text(Parameter::LogPath).is_empty() {
             return Err(OptionsError::NoLogPath);
@@ -276,6 +301,38 @@ mod tests {
         assert_eq!(of("", &["--keyFile", "/k", "--replSet", "rs"]), "enabled");
         assert_eq!(of("security:\n  keyFile: /k\n  authorization: disabled\n", &[]), "enabled");
         assert_eq!(of("", &["--replSet", "rs"]), "disabled");
+        let transition = ["--keyFile", "/k", "--replSet", "rs", "--transitionToAuth"];
+        assert_eq!(of("", &transition), "disabled");
+        fails(
+            "",
+            &["--transitionToAuth"],
+            "security.transitionToAuth needs security.keyFile, or security.clusterAuthMode x509",
+        );
+        fails(
+            "",
+            &[transition.as_slice(), &["--auth"]].concat(),
+            "security.transitionToAuth asks nobody for a login, and security.authorization everybody",
+        );
+    }
+
+    #[test]
+    fn what_is_encrypted_has_one_key() {
+        fails(
+            "",
+            &["--enableEncryption"],
+            "security.enableEncryption needs security.encryptionKeyFile or security.encryptionKeyCommand",
+        );
+        fails(
+            "security:\n  encryptionKeyFile: /k\n",
+            &[],
+            "security.encryptionKeyFile and security.encryptionKeyCommand need security.enableEncryption",
+        );
+        fails(
+            "security:\n  enableEncryption: true\n  encryptionKeyFile: /k\n",
+            &["--encryptionKeyCommand", "true"],
+            "give security.encryptionKeyFile or security.encryptionKeyCommand, not both",
+        );
+        parse("", &["--enableEncryption", "--encryptionKeyFile", "/k"]).expect("valid");
     }
 
     #[test]

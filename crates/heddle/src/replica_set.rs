@@ -1,12 +1,11 @@
 //! A server as a member of a replica set: `--replSet`.
 
-use access::LoginIdentity;
 use catalog::Catalog;
 use commands::ServiceContext;
 use dispatch::command::host_info;
 use dispatch::failpoints::FailPoint;
 use dispatch::parameters::{Parameter, Parameters, Setting};
-use replication::network::{MemberTls, NetworkOptions, TcpPeers};
+use replication::network::{NetworkOptions, TcpPeers};
 use replication::set::{ReplicaSet, SetOptions, Topology};
 use replication::{LocalState, LogOptions};
 use rustix::fs::statvfs;
@@ -54,7 +53,7 @@ pub(crate) fn start(
     memory: u64,
     catalog: &Arc<Catalog>,
     has_copied: bool,
-    (tls, login): (Option<MemberTls>, Option<LoginIdentity>),
+    network: NetworkOptions,
 ) -> Result<Option<RunningMember>, Box<dyn Error>> {
     let given = parameters.text(Parameter::ReplSetName);
     let stored = LocalState::new(catalog.store().clone()).identity()?.map(|identity| identity.set_name);
@@ -79,8 +78,7 @@ pub(crate) fn start(
     options.has_copied = has_copied;
     options.data = catalog.store().path().map(Path::to_owned);
     let options = options.within_memory(memory);
-    let network = NetworkOptions { tls, login, ..NetworkOptions::default() }.within_memory(memory);
-    let peers = Arc::new(TcpPeers::start(network)?);
+    let peers = Arc::new(TcpPeers::start(network.within_memory(memory))?);
     let set = ReplicaSet::start(options, Arc::clone(catalog), Arc::<TcpPeers>::clone(&peers))?;
     set.set_replaces_data(parameters.is_on(Parameter::AutomaticInitialSync));
     let watched = set.clone();

@@ -14,7 +14,7 @@ use crate::replica_set::{self, RunningMember};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::ttl::TtlThread;
-use crate::{EXIT_OPTIONS, allocator, audit, fail, knobs};
+use crate::{EXIT_OPTIONS, allocator, audit, encryption, fail, knobs};
 use catalog::Catalog;
 use commands::{DataNode, ServiceContext};
 use dispatch::audit::{AuditEvent, AuditLog};
@@ -22,6 +22,7 @@ use dispatch::host::{Host, MachineFacts, ProcessControl};
 use dispatch::parameters::{Parameter, Parameters, Setting};
 use document::{Document, Value, doc};
 use query::memory::MemoryPool;
+use replication::network::NetworkOptions;
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -182,8 +183,9 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let resources = Resources { descriptors: budget, processors: sizes.processors, memory: sizes.memory };
     let network_options = network::server_options(parameters, resources)
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
-    let MemberLogin { identity, proof } = MemberLogin::read(parameters, network_options.tls.as_deref())
-        .map_err(|error| StartFailure::with(EXIT_START)(Box::new(error)))?;
+    let MemberLogin { identity, proof, is_optional } =
+        MemberLogin::read(parameters, network_options.tls.as_deref())
+            .map_err(|error| StartFailure::with(EXIT_START)(Box::new(error)))?;
     tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(),
         version = env!("CARGO_PKG_VERSION"),
         dbpath = %parameters.text(Parameter::DbPath), "Heddle starting");
@@ -201,7 +203,13 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
     let figures = Figures::default();
     figures.set_member_tls(member_tls.clone());
-    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, (member_tls, identity))
+    let to_members = NetworkOptions {
+        tls: member_tls,
+        login: identity,
+        login_is_optional: is_optional,
+        ..NetworkOptions::default()
+    };
+    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied, to_members)
         .map_err(StartFailure::with(EXIT_OPTIONS))?;
     let node = DataNode::new(catalog, parameters);
     let node = match &member {
@@ -354,6 +362,7 @@ fn open_store(
         options.disk_reserve_bytes = Some(mib * MIB);
     }
     options = knobs::storage(options, parameters);
+    options.master_key = encryption::master_key(parameters)?;
     let path = PathBuf::from(parameters.text(Parameter::DbPath));
     let has_copied = !parameters.text(Parameter::ReplSetName).is_empty()
         && replication::initial_sync::adopt_copy(&path, &|path| Store::open(path, &options))?;

@@ -4,6 +4,8 @@
 //! ```text
 //!  pool ──lends, by the grain──▶ account of an operation ──▶ its parts: sort, group, join, …
 //! ```
+//! A user may have a pool of its own beside that of the process: what is used is borrowed from both.
+//!
 //! Each part has a limit of its own, as in MongoDB. A pipeline can have a thousand of them, though, and a
 //! server thousands of operations: when all parts of an operation hold more than it may, or all operations
 //! more than the pool has, whoever wants more puts aside what it has, or is refused as if it had passed its
@@ -146,8 +148,9 @@ struct Account {
     most: usize,
     /// One thread at a time works on an operation; it need not be the same one.
     used: AtomicUsize,
-    pool: Option<Arc<MemoryPool>>,
-    /// What the operation has of the pool.
+    /// That of the process and that of a user.
+    pools: [Option<Arc<MemoryPool>>; 2],
+    /// What the operation has of each pool.
     lent: AtomicUsize,
     gave_way: AtomicBool,
 }
@@ -155,17 +158,22 @@ struct Account {
 impl Memory {
     /// An account of this many bytes.
     pub fn of(most: usize) -> Self {
-        Memory::in_pool(most, None)
+        Memory::in_pools(most, [None, None])
     }
 
     /// An account of this many bytes, of which the pool has to have those that are used.
     pub fn within(pool: &Arc<MemoryPool>, most: usize) -> Self {
-        Memory::in_pool(most, Some(Arc::clone(pool)))
+        Memory::in_pools(most, [Some(Arc::clone(pool)), None])
     }
 
-    fn in_pool(most: usize, pool: Option<Arc<MemoryPool>>) -> Self {
+    /// The same, of which the pool of a user has to have those that are used as well.
+    pub fn within_both(pool: &Arc<MemoryPool>, of_user: Option<Arc<MemoryPool>>, most: usize) -> Self {
+        Memory::in_pools(most, [Some(Arc::clone(pool)), of_user])
+    }
+
+    fn in_pools(most: usize, pools: [Option<Arc<MemoryPool>>; 2]) -> Self {
         let (used, lent, gave_way) = Default::default();
-        Memory(Arc::new(Account { most, used, pool, lent, gave_way }))
+        Memory(Arc::new(Account { most, used, pools, lent, gave_way }))
     }
 
     /// Bytes that are held now.
@@ -187,7 +195,7 @@ impl Default for Memory {
 }
 
 impl Account {
-    /// Has the pool know what is used now, in grains.
+    /// Has the pools know what is used now, in grains.
     #[inline]
     fn settle(&self, used: usize) {
         let used = used.saturating_mul(REAL);
@@ -199,16 +207,16 @@ impl Account {
 
     #[cold]
     fn borrow(&self, used: usize) {
-        let Some(pool) = &self.pool else { return };
         let wanted = if used <= FREE { 0 } else { used.saturating_add(GRAIN - 1) / GRAIN * GRAIN };
-        pool.change(self.lent.swap(wanted, Ordering::Relaxed), wanted);
+        let before = self.lent.swap(wanted, Ordering::Relaxed);
+        self.pools.iter().flatten().for_each(|pool| pool.change(before, wanted));
     }
 
     /// Whether a holder of so many bytes has to give way to other operations.
     #[inline]
     fn is_pressed(&self, bytes: usize) -> bool {
         let real = bytes.saturating_mul(REAL);
-        let Some(pool) = self.pool.as_ref().filter(|pool| pool.presses(real)) else { return false };
+        let Some(pool) = self.pools.iter().flatten().find(|pool| pool.presses(real)) else { return false };
         if !self.gave_way.swap(true, Ordering::Relaxed) {
             pool.gave_way.fetch_add(1, Ordering::Relaxed);
         }
@@ -306,6 +314,28 @@ mod tests {
         assert_eq!((pool.figures().used, pool.figures().holders), (3 * GRAIN, 1));
         drop((second, one, other));
         assert_eq!((pool.figures().used, pool.figures().holders), (0, 0));
+    }
+
+    #[test]
+    fn a_user_has_a_pool_beside_that_of_all() {
+        let all = Arc::new(MemoryPool::new(16 * GRAIN));
+        let own = Arc::new(MemoryPool::new(4 * GRAIN));
+        let account = || Memory::within_both(&all, Some(Arc::clone(&own)), usize::MAX);
+        let (mut first, mut second) = (account().part(), account().part());
+        first.set(3 * TOLD);
+        second.set(TOLD);
+        assert_eq!((all.figures().used, own.figures().used), (4 * GRAIN, 4 * GRAIN));
+        assert!(!first.is_over(usize::MAX), "4 grains of 4");
+        second.set(2 * TOLD);
+        assert!(first.is_over(usize::MAX), "5 of 4, of which one of two may keep one");
+        assert_eq!((all.figures().gave_way, own.figures().gave_way), (0, 1), "the user's pool is full");
+        let mut of_another = Memory::within(&all, usize::MAX).part();
+        of_another.set(4 * TOLD);
+        assert!(!of_another.is_over(usize::MAX), "others have what there is");
+        own.set_most(usize::MAX);
+        assert!(!first.is_over(usize::MAX), "a bound that goes holds nobody who has begun");
+        drop((first, second));
+        assert_eq!((all.figures().used, own.figures().used), (4 * GRAIN, 0));
     }
 
     #[test]

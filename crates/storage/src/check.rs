@@ -8,6 +8,7 @@
 //! | `CURRENT`, `IDENTITY` | what they name is there and has the same name |
 //! | `FORMAT`, `OPTIONS-*` | what they must be; CRC-32C in `checksums` |
 //! | `journal-mark`, `checksums` | their own check bytes |
+//! | `encryption` | each key in it opens with the master key |
 //! | `disk-reserve` | nothing but zeros |
 //!
 //! `heddle.lock`, `LOCK` and the engine's own `LOG*` are read by nobody but people.
@@ -22,6 +23,7 @@ use crate::engine::rocks::{DamagedKeys, examine, salvage};
 use crate::error::{OpenError, StorageError};
 use crate::files::{is_table_file, remove_tree};
 use crate::keyspace::Keyspace;
+use crate::vault::{KEYRING, MasterKey, Vault};
 
 /// Keys that cannot be read, ends included as far as they are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,15 +67,18 @@ impl FileDefect {
 }
 
 /// Checks the files of a data directory without changing them. `look` is told which file is read next, and
-/// ends it with an error.
+/// ends it with an error. One that is encrypted needs its key.
 ///
 /// # Errors
-/// [`OpenError::Locked`] where a server uses it, [`OpenError::Unreadable`], and what `look` says.
+/// [`OpenError::Locked`] where a server uses it, [`OpenError::Unreadable`], those of [`Vault::of`], and what
+/// `look` says.
 pub fn check_files<E: From<OpenError>>(
     path: &Path,
+    master: Option<&MasterKey>,
     mut look: impl FnMut(&str) -> Result<(), E>,
 ) -> Result<Vec<FileDefect>, E> {
     let mut found = Vec::new();
+    let vault = Vault::of(path, master)?;
     let _lock = directory::lock_to_read(path)?;
     let unreadable = |source: io::Error| OpenError::Unreadable { path: path.to_owned(), source };
     directory::check_own_files(path, &mut found).map_err(unreadable)?;
@@ -86,11 +91,12 @@ pub fn check_files<E: From<OpenError>>(
         return Ok(found);
     }
     let mut look = |file: &str| look(file).map_err(Ended::Told);
-    let facts =
-        examine::examine(&engine, scratch.path(), &mut look, &mut found).map_err(|ended| match ended {
+    let facts = examine::examine(&engine, scratch.path(), &vault, &mut look, &mut found).map_err(
+        |ended| match ended {
             Ended::Told(error) => error,
             Ended::Io(source) => unreadable(source).into(),
-        })?;
+        },
+    )?;
     if let Some(synced) = directory::synced_of(path).filter(|synced| *synced > facts.sequence) {
         let defect = format!(
             "the journal ends with write {}, and {synced} was already on stable storage: the rest is lost",
@@ -140,9 +146,9 @@ fn check_reserve(path: &Path, found: &mut Vec<FileDefect>) -> io::Result<()> {
 ///
 /// # Errors
 /// What the file system says.
-pub fn table_checksums(directory: &Path) -> io::Result<Vec<(String, u32)>> {
+pub fn table_checksums(directory: &Path, vault: &Vault) -> io::Result<Vec<(String, u32)>> {
     let engine = directory.join(directory::ENGINE_DIRECTORY);
-    let noted = examine::table_checksums(&engine)?;
+    let noted = examine::table_checksums(&engine, vault)?;
     Ok(noted
         .into_iter()
         .map(|(name, sum)| (format!("{}/{name}", directory::ENGINE_DIRECTORY), sum))
@@ -165,7 +171,7 @@ pub fn stage(from: &Path, to: &Path) -> io::Result<()> {
             std::fs::copy(&path, staged.join(name))?;
         }
     }
-    for name in ["FORMAT", "journal-mark"] {
+    for name in ["FORMAT", "journal-mark", KEYRING] {
         match std::fs::copy(from.join(name), to.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -231,13 +237,14 @@ impl Salvage {
     /// Opens what can be opened.
     ///
     /// # Errors
-    /// [`OpenError::Locked`], [`OpenError::NewerVersion`]; [`OpenError::Corrupt`] where nothing can be read.
-    pub fn open(path: &Path) -> Result<Salvage, OpenError> {
-        let directory = DataDirectory::open_damaged(path)?;
+    /// [`OpenError::Locked`], [`OpenError::NewerVersion`], those of [`Vault::of`]; [`OpenError::Corrupt`]
+    /// where nothing can be read.
+    pub fn open(path: &Path, master: Option<&MasterKey>) -> Result<Salvage, OpenError> {
+        let directory = DataDirectory::open_damaged(path, master)?;
         let unreadable = |source: io::Error| OpenError::Unreadable { path: path.to_owned(), source };
         let scratch = Scratch::make(path).map_err(unreadable)?;
-        let opened =
-            salvage::RocksSalvage::open(&directory.engine_path(), scratch.path(), directory::synced_of(path));
+        let (engine, synced) = (directory.engine_path(), directory::synced_of(path));
+        let opened = salvage::RocksSalvage::open(&engine, scratch.path(), directory.vault(), synced);
         let engine = opened.map_err(|error| match error {
             StorageError::NoSpace(detail) => {
                 OpenError::NoSpace { path: path.to_owned(), detail: detail.to_string() }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  <dbpath>/
+//!    encryption     of a directory that is encrypted: its keys (`vault/keyring.rs`)
 //!    heddle.lock    held with an advisory lock while a server runs; contains its process id
-//!    FORMAT         "heddle storage format 1\nstate ready\n"
+//!    FORMAT         "heddle storage format 1\nstate ready\n"; 2 with encryption
 //!    journal-mark   8 bytes: the sequence number up to which the journal has been synced, and 8 check bytes
 //!    disk-reserve   room set aside, given up when the disk is full
 //!    engine/        RocksDB's files
@@ -17,9 +18,11 @@ use std::path::{Path, PathBuf};
 
 use crate::check::FileDefect;
 use crate::error::{OpenError, StorageError};
+use crate::vault::{KEYRING, MasterKey, Vault, has_keys};
 
-/// The newest on-disk format this build reads and writes.
-const FORMAT_VERSION: u32 = 1;
+/// The newest on-disk format this build reads and writes: an encrypted one, otherwise as the one before it.
+const FORMAT_VERSION: u32 = 2;
+const FORMAT_IN_CLEAR: u32 = 1;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_INTRODUCTION: &str = "heddle storage format ";
 const STATE_NEW: &str = "state new";
@@ -35,26 +38,31 @@ pub(crate) struct DataDirectory {
     path: PathBuf,
     is_new: bool,
     mark: File,
+    vault: Vault,
     /// Held for its advisory lock.
     _lock: File,
 }
 
 impl DataDirectory {
-    /// Creates or checks the directory and locks it.
-    pub(crate) fn open(path: &Path) -> Result<DataDirectory, OpenError> {
-        Self::open_with(path, sync_directory)
+    /// Creates or checks the directory and locks it. What is new is encrypted if there is a key.
+    pub(crate) fn open(path: &Path, master: Option<&MasterKey>) -> Result<DataDirectory, OpenError> {
+        Self::open_with(path, master, sync_directory)
     }
 
     /// As [`DataDirectory::open`], with what syncs a directory.
     fn open_with(
         path: &Path,
+        master: Option<&MasterKey>,
         sync: impl FnMut(&Path) -> std::io::Result<()>,
     ) -> Result<DataDirectory, OpenError> {
         std::fs::create_dir_all(path).map_err(|source| unusable(path, source))?;
         // Before the lock file is created: a directory of something else must stay as it is.
         refuse_unfinished(path)?;
         let format = read_format(path)?;
+        let has_data = format.is_some() || has_keys(path);
+        let opened = has_data.then(|| Vault::of(path, master)).transpose()?;
         let lock = take_lock(path)?;
+        let vault = opened.map_or_else(|| Vault::make(path, master), Ok)?;
         let is_new = match format {
             None => {
                 write_format(path, STATE_NEW).map_err(|source| unusable(path, source))?;
@@ -73,11 +81,11 @@ impl DataDirectory {
         let mark_path = path.join(MARK_FILE);
         let mark = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&mark_path);
         let mark = mark.map_err(|source| unusable(&mark_path, source))?;
-        Ok(DataDirectory { path: path.to_owned(), is_new, mark, _lock: lock })
+        Ok(DataDirectory { path: path.to_owned(), is_new, mark, vault, _lock: lock })
     }
 
     /// Locks a directory whose files may be damaged, to save what can be read.
-    pub(crate) fn open_damaged(path: &Path) -> Result<DataDirectory, OpenError> {
+    pub(crate) fn open_damaged(path: &Path, master: Option<&MasterKey>) -> Result<DataDirectory, OpenError> {
         if !path.join(ENGINE_DIRECTORY).is_dir() {
             let detail = format!("{} holds no database", path.join(ENGINE_DIRECTORY).display());
             return Err(OpenError::Corrupt { path: path.to_owned(), detail });
@@ -86,9 +94,10 @@ impl DataDirectory {
         if let Err(newer @ OpenError::NewerVersion { .. }) = read_format(path) {
             return Err(newer);
         }
+        let vault = Vault::of(path, master)?;
         let lock = take_lock(path)?;
         let mark = File::open("/dev/null").map_err(|source| unusable(path, source))?;
-        Ok(DataDirectory { path: path.to_owned(), is_new: false, mark, _lock: lock })
+        Ok(DataDirectory { path: path.to_owned(), is_new: false, mark, vault, _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -97,6 +106,10 @@ impl DataDirectory {
 
     pub(crate) fn engine_path(&self) -> PathBuf {
         self.path.join(ENGINE_DIRECTORY)
+    }
+
+    pub(crate) fn vault(&self) -> &Vault {
+        &self.vault
     }
 
     /// Whether the engine's files may have to be created.
@@ -144,9 +157,11 @@ impl DataDirectory {
         }
     }
 
-    /// Makes a directory that [`DataDirectory::open`] accepts, with what `fill` puts into the engine's.
+    /// Makes a directory that [`DataDirectory::open`] accepts, with what `fill` puts into the engine's, and
+    /// the keys of the directory that this is a copy of.
     pub(crate) fn create_copy(
         path: &Path,
+        of: Option<&Path>,
         fill: impl FnOnce(&Path) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
         let io = |error: std::io::Error| StorageError::Engine(format!("{}: {error}", path.display()).into());
@@ -155,6 +170,7 @@ impl DataDirectory {
             return Err(StorageError::Engine(format!("{} is not empty", path.display()).into()));
         }
         fill(&path.join(ENGINE_DIRECTORY))?;
+        of.map_or(Ok(()), |of| copy_keys(of, path)).map_err(io)?;
         write_format(path, STATE_READY).map_err(io)?;
         sync_above(path, sync_directory).map_err(io)
     }
@@ -249,6 +265,20 @@ pub(crate) fn synced_of(path: &Path) -> Option<u64> {
 pub fn mark_ready(path: &Path) -> std::io::Result<()> {
     write_format(path, STATE_READY)?;
     sync_above(path, sync_directory)
+}
+
+/// Gives a directory the keys of another one, if that has some, on stable storage.
+///
+/// # Errors
+/// What the file system says.
+pub fn copy_keys(from: &Path, to: &Path) -> std::io::Result<()> {
+    if has_keys(from) {
+        let copied = to.join(KEYRING);
+        std::fs::copy(from.join(KEYRING), &copied)?;
+        File::open(copied)?.sync_all()?;
+        sync_directory(to)?;
+    }
+    Ok(())
 }
 
 /// Puts the engine's files of the directory `copy` in the place of those of `path`, which nobody may have
@@ -392,6 +422,8 @@ fn check_empty(path: &Path) -> Result<(), OpenError> {
             || name.starts_with('.')
             || name == LOCK_FILE
             || name == format!("{FORMAT_FILE}.new")
+            || name == KEYRING
+            || name == format!("{KEYRING}.new")
             || [".log", ".sock", ".pid", ".conf", ".yaml", ".yml"]
                 .iter()
                 .any(|ending| name.ends_with(ending));
@@ -406,7 +438,8 @@ fn check_empty(path: &Path) -> Result<(), OpenError> {
 fn write_format(path: &Path, state: &str) -> std::io::Result<()> {
     let draft = path.join(format!("{FORMAT_FILE}.new"));
     let mut file = File::create(&draft)?;
-    file.write_all(format_text(FORMAT_VERSION, state).as_bytes())?;
+    let version = if has_keys(path) { FORMAT_VERSION } else { FORMAT_IN_CLEAR };
+    file.write_all(format_text(version, state).as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&draft, path.join(FORMAT_FILE))?;
     File::open(path)?.sync_all()
@@ -419,7 +452,7 @@ mod tests {
     fn check(prepare: impl FnOnce(&Path), expect: impl FnOnce(Result<DataDirectory, OpenError>)) {
         let directory = tempfile::tempdir().unwrap();
         prepare(directory.path());
-        expect(DataDirectory::open(directory.path()));
+        expect(DataDirectory::open(directory.path(), None));
     }
 
     #[test]
@@ -435,9 +468,9 @@ mod tests {
     fn directories_above_are_created() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a/b/c");
-        assert!(DataDirectory::open(&path).unwrap().is_new());
+        assert!(DataDirectory::open(&path, None).unwrap().is_new());
         assert!(path.join(FORMAT_FILE).exists());
-        DataDirectory::open(&path).unwrap();
+        DataDirectory::open(&path, None).unwrap();
     }
 
     #[test]
@@ -447,7 +480,7 @@ mod tests {
         let path = above.join("b");
         let synced_by_opening = || {
             let mut synced = Vec::new();
-            let opened = DataDirectory::open_with(&path, |synced_now| {
+            let opened = DataDirectory::open_with(&path, None, |synced_now| {
                 synced.push(synced_now.to_owned());
                 Ok(())
             });
@@ -464,7 +497,7 @@ mod tests {
         drop(opened);
         assert_eq!(synced_by_opening().1, Vec::<PathBuf>::new(), "ready long ago");
         let failing = directory.path().join("c");
-        let opened = DataDirectory::open_with(&failing, |_| Err(ErrorKind::Other.into()));
+        let opened = DataDirectory::open_with(&failing, None, |_| Err(ErrorKind::Other.into()));
         assert!(
             matches!(opened.err().unwrap(), OpenError::Unreadable { .. }),
             "what is not synced is no data"
@@ -475,7 +508,7 @@ mod tests {
     fn somebody_elses_directory_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("WiredTiger"), "").unwrap();
-        let error = DataDirectory::open(directory.path()).err().unwrap();
+        let error = DataDirectory::open(directory.path(), None).err().unwrap();
         assert!(matches!(&error, OpenError::NotHeddle { found, .. } if found == "WiredTiger"), "{error}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing was added");
     }
@@ -491,7 +524,7 @@ mod tests {
                     "{error}"
                 );
                 assert!(
-                    error.to_string().contains("version 7") && error.to_string().contains("up to 1"),
+                    error.to_string().contains("version 7") && error.to_string().contains("up to 2"),
                     "{error}"
                 );
             },
@@ -513,13 +546,16 @@ mod tests {
     #[test]
     fn a_file_in_the_way_is_unreadable() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(matches!(DataDirectory::open(file.path()).err().unwrap(), OpenError::Unreadable { .. }));
+        assert!(matches!(
+            DataDirectory::open(file.path(), None).err().unwrap(),
+            OpenError::Unreadable { .. }
+        ));
     }
 
     #[test]
     fn the_journal_mark_refuses_a_shorter_journal() {
         let directory = tempfile::tempdir().unwrap();
-        let opened = DataDirectory::open(directory.path()).unwrap();
+        let opened = DataDirectory::open(directory.path(), None).unwrap();
         assert!(opened.check_journal_mark(0).is_ok(), "no mark yet");
         opened.write_journal_mark(42);
         assert!(opened.check_journal_mark(42).is_ok());

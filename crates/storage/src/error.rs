@@ -87,6 +87,38 @@ pub enum OpenError {
         /// What had been synced before.
         synced: u64,
     },
+    /// The directory is encrypted, and there is no key.
+    #[error(
+        "data directory {path} is encrypted with the key {key}: give --enableEncryption and \
+        --encryptionKeyFile or --encryptionKeyCommand"
+    )]
+    Encrypted {
+        /// The directory.
+        path: PathBuf,
+        /// The id of the key.
+        key: String,
+    },
+    /// The directory is encrypted with another key.
+    #[error(
+        "data directory {path} is encrypted with the key {expected}, and the key that is given is {given}"
+    )]
+    WrongKey {
+        /// The directory.
+        path: PathBuf,
+        /// The id of its key.
+        expected: String,
+        /// That of the key that was given.
+        given: String,
+    },
+    /// There is a key, and the directory has data that are not encrypted.
+    #[error(
+        "data directory {path} holds data that are not encrypted: start without --enableEncryption, or take \
+        the data into an empty directory by a dump, or as a new member of the set"
+    )]
+    NotEncrypted {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The options contradict each other.
     #[error("storage options are not usable: {0}")]
     Options(String),

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::vault::KEYRING;
+
 /// The directory of the engine's files.
 const ENGINE: &str = "engine/";
 /// Read at once.
@@ -13,16 +15,17 @@ const READ_BYTES: usize = 1 << 20;
 /// A file of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointFile {
-    /// Its path within the directory, `FORMAT` or `engine/…`.
+    /// Its path within the directory, `FORMAT`, `encryption` or `engine/…`.
     pub name: String,
     /// Its size.
     pub bytes: u64,
 }
 
-/// Whether a file is one of a data directory: its format, or one of the engine's own.
+/// Whether a file is one of a data directory: its format, its keys, or one of the engine's own.
 pub fn is_checkpoint_file(name: &str) -> bool {
     let of_engine = name.strip_prefix(ENGINE);
     name == "FORMAT"
+        || name == KEYRING
         || of_engine.is_some_and(|name| {
             !name.is_empty() && !name.starts_with('.') && !name.contains('/') && !name.contains('\0')
         })
@@ -75,9 +78,19 @@ pub fn extend_checksum(before: u32, bytes: &[u8]) -> u32 {
 /// What the file system or `look` says.
 pub fn checksum_of_file<E: From<io::Error>>(
     path: &Path,
+    look: impl FnMut(u64) -> Result<(), E>,
+) -> Result<(u64, u32), E> {
+    checksum_of(&mut File::open(path)?, look)
+}
+
+/// The same of what a reader has.
+///
+/// # Errors
+/// What the reader or `look` says.
+pub fn checksum_of<E: From<io::Error>>(
+    file: &mut impl Read,
     mut look: impl FnMut(u64) -> Result<(), E>,
 ) -> Result<(u64, u32), E> {
-    let mut file = File::open(path)?;
     let mut piece = vec![0; READ_BYTES];
     let (mut bytes, mut sum) = (0, 0);
     loop {
@@ -122,6 +135,7 @@ mod tests {
     fn only_files_of_a_data_directory_are_copied() {
         for (name, expect) in [
             ("FORMAT", true),
+            ("encryption", true),
             ("engine/000012.sst", true),
             ("engine/CURRENT", true),
             ("journal-mark", false),

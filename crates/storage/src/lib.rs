@@ -21,6 +21,7 @@
 //! * **gate** – where commits wait (without a thread) while flush and compaction catch up.
 //! * **reserve** – room set aside on the data disk, given up when it is full so that deletions and compaction
 //!   go on ([`Disk`]).
+//! * **vault** – how files are encrypted, or that they are not ([`Vault`]).
 //! * **latch** – a short, asynchronous lock of one key ([`LatchTable`]) or one collection ([`SharedLatch`]).
 //!
 //! ```text
@@ -50,6 +51,8 @@
 //! * On a full disk what makes room is still written, and the store goes on by itself when there is room
 //!   again.
 //! * Counters are written as absolute values in the batch that changes them: they are exact after a crash.
+//! * With a master key nothing that holds data is written but through the vault
+//!   (`docs/design/encryption.md`).
 //! * Nothing outside `engine/rocks` names a RocksDB type, and nothing here names an async runtime.
 //!
 //! # Not here
@@ -86,6 +89,7 @@ mod statistics;
 mod store;
 mod sync;
 mod unit;
+mod vault;
 mod view;
 mod views;
 mod watch;
@@ -97,7 +101,7 @@ pub use build_memory::{BuildMemory, BuildPart};
 pub use check::{
     DamagedRange, FileDefect, Salvage, SalvagedEntry, Scratch, check_files, stage, table_checksums,
 };
-pub use directory::{DirectoryLock, REPAIRED, REPAIRING, RESTORING, mark_ready, replace_engine};
+pub use directory::{DirectoryLock, REPAIRED, REPAIRING, RESTORING, copy_keys, mark_ready, replace_engine};
 pub use engine::hooked::{EngineHooks, HookedEngine};
 pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;
@@ -124,5 +128,6 @@ pub use space::{Disk, Room, SpaceState, SpaceStatistics};
 pub use statistics::{BudgetStatistics, CommitStatistics, RowCacheStatistics, StorageStatistics};
 pub use store::{EnqueuedVersion, Store};
 pub use unit::{ENTRY_BYTES_MAX, Growth, Mutation, MutationLog, WriteUnit};
+pub use vault::{InvalidMasterKey, KEYRING, MasterKey, Vault, VaultReader, VaultWriter, rotate_master_key};
 pub use view::{Cursor, KeyValue, PinnedBytes, ReadSource, ReadView};
 pub use watch::{TooOld, WatchedView};

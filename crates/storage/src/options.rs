@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::engine::EngineShape;
 use crate::gate::GateLimits;
 use crate::space::default_reserve;
+use crate::vault::MasterKey;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -77,6 +78,8 @@ pub struct StorageOptions {
     /// Bytes set aside on the disk, and kept free beside them before writes that grow are refused. Default: a
     /// hundredth of the file system within bounds. 0 means none: nothing is refused before the disk is full.
     pub disk_reserve_bytes: Option<u64>,
+    /// The key with which the keys of the data directory are encrypted. Default none: nothing is encrypted.
+    pub master_key: Option<MasterKey>,
     /// When commits are slowed and held back so that the engine never stops them itself.
     pub gate: GateLimits,
     /// For comparisons: the engine keeps the memtables, triggers, threads and rates that it comes with, and
@@ -114,6 +117,7 @@ impl Default for StorageOptions {
             compaction_readahead_bytes: 2 * MIB,
             engine_statistics: true,
             disk_reserve_bytes: None,
+            master_key: None,
             gate: GateLimits::default(),
             engine_defaults: false,
         }

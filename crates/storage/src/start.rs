@@ -13,8 +13,8 @@ pub(crate) fn look(directory: &DataDirectory) -> Result<(), OpenError> {
         return Ok(());
     }
     let mut found = Vec::new();
-    let looked = rocks::text_files::check(&engine, &mut found)
-        .and_then(|()| rocks::examine::before_start(&engine, directory.path()));
+    let looked = rocks::text_files::check(&engine, directory.vault(), &mut found)
+        .and_then(|()| rocks::examine::before_start(&engine, directory.path(), directory.vault()));
     let facts = looked.unwrap_or_else(|error| {
         tracing::warn!(%error, path = %engine.display(), "files could not be checked before the start");
         rocks::examine::StartFacts::default()

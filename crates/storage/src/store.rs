@@ -84,7 +84,7 @@ pub(crate) struct StoreInner {
     pub(crate) rows: Option<Arc<RowCache>>,
     pub(crate) published: PublishedView,
     pub(crate) recent_writes: Arc<RecentWrites>,
-    directory: Option<DataDirectory>,
+    pub(crate) directory: Option<DataDirectory>,
     pub(crate) gate: Gate,
     pub(crate) gate_limits: GateLimits,
     /// Whether commits are slowed before the engine does it.
@@ -129,7 +129,7 @@ impl Store {
     pub fn open(path: impl AsRef<Path>, options: &StorageOptions) -> Result<Store, OpenError> {
         let path = path.as_ref();
         options.validate().map_err(OpenError::Options)?;
-        let directory = DataDirectory::open(path)?;
+        let directory = DataDirectory::open(path, options.master_key.as_ref())?;
         let disk = DataDisk::of(path);
         let unreadable = |source| OpenError::Unreadable { path: path.to_owned(), source };
         let options = options.fitted_to(disk.room().map_err(unreadable)?.total);
@@ -138,7 +138,8 @@ impl Store {
         start::look(&directory)?;
         let open = || {
             let spare_disk = space.state() != SpaceState::Normal;
-            RocksEngine::open(&directory.engine_path(), &options, directory.is_new(), spare_disk)
+            let engine = directory.engine_path();
+            RocksEngine::open_in(directory.vault(), &engine, &options, directory.is_new(), spare_disk)
         };
         let engine = match open() {
             Err(failure) if failure.is_no_space() && space.give_up_all() => open(),
@@ -524,7 +525,7 @@ impl Store {
     pub fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
         let inner = self.inner.open()?;
         let _hurry = inner.hurry();
-        DataDirectory::create_copy(directory, |engine_path| inner.engine.checkpoint(engine_path))
+        DataDirectory::create_copy(directory, self.path(), |engine| inner.engine.checkpoint(engine))
     }
 
     /// An estimate of the bytes a range occupies.

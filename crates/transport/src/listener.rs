@@ -8,7 +8,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Unanswered questions before the kernel gives a silent client up, one second apart.
@@ -25,6 +26,25 @@ pub(crate) struct Listener {
     pub(crate) is_priority_port: bool,
     /// The thread model of new connections, as its number.
     executor: AtomicU8,
+    /// Connections that it may have; `None`: as many as the server.
+    limit: Option<Arc<ListenerLimit>>,
+}
+
+/// A bound on the connections of one listener.
+struct ListenerLimit {
+    most: usize,
+    open: AtomicUsize,
+}
+
+/// One of the connections that a listener may have; dropping it makes room for another.
+pub(crate) struct ListenerPlace(Option<Arc<ListenerLimit>>);
+
+impl Drop for ListenerPlace {
+    fn drop(&mut self) {
+        if let Some(limit) = &self.0 {
+            limit.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Listener {
@@ -100,7 +120,23 @@ impl Listener {
     fn new(socket: Socket, unix_path: Option<PathBuf>, name: String, options: &ServerOptions) -> Self {
         let own = options.listener_executors.iter().find(|(entry, _)| *entry == name);
         let executor = own.map_or(options.executor, |(_, executor)| *executor);
-        Self { socket, unix_path, name, is_priority_port: false, executor: AtomicU8::new(executor as u8) }
+        let most = options.listener_max_connections.iter().find(|(entry, _)| *entry == name);
+        let limit = most.map(|(_, most)| Arc::new(ListenerLimit { most: *most, open: AtomicUsize::new(0) }));
+        let executor = AtomicU8::new(executor as u8);
+        Self { socket, unix_path, name, is_priority_port: false, executor, limit }
+    }
+
+    /// One connection more, unless it has as many as it may.
+    ///
+    /// # Errors
+    /// So many it may have.
+    pub(crate) fn take_place(&self) -> Result<ListenerPlace, usize> {
+        let Some(limit) = &self.limit else { return Ok(ListenerPlace(None)) };
+        let more = |open: usize| (open < limit.most).then_some(open + 1);
+        match limit.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(ListenerPlace(Some(Arc::clone(limit)))),
+            Err(_) => Err(limit.most),
+        }
     }
 
     /// The thread model of new connections.

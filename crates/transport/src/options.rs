@@ -77,6 +77,9 @@ pub struct ServerOptions {
     /// The most connections at one time; more are refused. `net.maxIncomingConnections`. Default: 80 % of the
     /// descriptors.
     pub max_connections: usize,
+    /// The same for single listeners, by their entry in `bind_addresses` (or the Unix socket's path).
+    /// `net.listenerMaxIncomingConnections`.
+    pub listener_max_connections: Vec<(String, usize)>,
     /// The longest message in bytes.
     pub max_message_size: usize,
     /// Compressors that requests may use. `net.compression.compressors`.
@@ -85,6 +88,8 @@ pub struct ServerOptions {
     pub listen_backlog: i32,
     /// How long one piece of a reply may wait for a client that does not read; zero waits for ever.
     pub send_timeout: Duration,
+    /// How long a client may take for the handshake of TLS; zero: for ever.
+    pub handshake_timeout: Duration,
     /// Bytes of replies that clients have not taken, over all connections: beyond it requests wait and the
     /// slowest readers are ended; zero: no bound. Default 1 GiB.
     pub unread_replies_max: u64,
@@ -148,10 +153,12 @@ impl Default for ServerOptions {
             unix_socket_prefix: Some(PathBuf::from("/tmp")),
             unix_socket_permissions: 0o700,
             max_connections: default_max_connections(descriptor_limit()),
+            listener_max_connections: Vec::new(),
             max_message_size: MAX_MESSAGE_SIZE,
             compressors: Compressor::NEGOTIABLE.to_vec(),
             listen_backlog: 4096,
             send_timeout: Duration::from_secs(60),
+            handshake_timeout: Duration::from_secs(30),
             unread_replies_max: 1 << 30,
             large_requests_max: 1 << 30,
             keepalive_idle: Duration::from_secs(120),

@@ -2,6 +2,7 @@
 
 use crate::buffer::LargeBuffers;
 use crate::large_requests::LargeRequests;
+use crate::listener::ListenerPlace;
 use crate::live_set::LiveSet;
 use crate::overload::{Admitter, Overload, OverloadTarget, Served};
 use crate::placement::Placement;
@@ -90,9 +91,18 @@ type OnClosed = Box<dyn FnOnce(&Arc<Session>) + Send>;
 pub(crate) struct RegisteredSession {
     session: Arc<Session>,
     closed: Option<OnClosed>,
+    /// At the listener that it came by.
+    place: Option<ListenerPlace>,
 }
 
 impl RegisteredSession {
+    /// It has a place at a listener until it ends.
+    pub(crate) fn at(self, place: ListenerPlace) -> Self {
+        let mut placed = self;
+        placed.place = Some(place);
+        placed
+    }
+
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }
@@ -101,7 +111,7 @@ impl RegisteredSession {
 impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.session.enter(Phase::Ended);
-        self.session.lets_go_of_memory();
+        self.session.lets_go();
         if let Some(closed) = self.closed.take() {
             closed(&self.session);
         }
@@ -134,6 +144,11 @@ impl Shared {
         })
     }
 
+    /// A connection is refused: too many are open.
+    pub(crate) fn count_rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Registers a new connection and tells the service, or refuses it: the limit is reached or the server is
     /// closing. A priority connection may use a reserve beyond the limit.
     pub(crate) fn admit<H: Service>(
@@ -151,13 +166,13 @@ impl Shared {
             (id, Session::new(id, peer, local, priority, control, Arc::clone(self)))
         });
         let Some(session) = entered else {
-            self.rejected.fetch_add(1, Ordering::Relaxed);
+            self.count_rejected();
             return None;
         };
         service.opened(&session);
         let service = Arc::clone(service);
         let closed: OnClosed = Box::new(move |session| service.closed(session));
-        Some(RegisteredSession { session, closed: Some(closed) })
+        Some(RegisteredSession { session, closed: Some(closed), place: None })
     }
 
     /// Whether this request is to be refused because the server is overloaded, and by whom. Diagnostics never

@@ -8,7 +8,7 @@ use crate::registry::Shared;
 use crate::session::Lane;
 use crate::statistics::TransportMemory;
 use crate::stream::SocketControl;
-use crate::sweeper::Bounds;
+use crate::sweeper::{Bounds, Timeouts};
 use crate::vital;
 use crate::{
     AdaptiveOptions, AdaptiveOptionsError, Endpoint, OverloadTarget, PoolOptions, ReceiveBuffer,
@@ -93,11 +93,13 @@ impl Server {
     }
 
     fn start_sweeper(&self) -> io::Result<()> {
-        let timeout = Some(self.shared.options.send_timeout).filter(|timeout| !timeout.is_zero());
+        let options = &self.shared.options;
+        let [send, handshake] = [options.send_timeout, options.handshake_timeout]
+            .map(|timeout| Some(timeout).filter(|timeout| !timeout.is_zero()));
         let shared = Arc::clone(&self.shared);
         let sweep = move || {
             shared.stalls.sweep_until_stopped(
-                timeout,
+                &Timeouts { send, handshake, tls: shared.options.tls.as_deref() },
                 &Bounds { unread: &shared.unread, requests: &shared.large_requests },
                 || shared.sessions(),
             )
@@ -322,8 +324,18 @@ impl<H: Service> Acceptor<H> {
         let socket = Arc::new(socket);
         let control = Box::new(SocketControl(Arc::downgrade(&socket)));
         let priority = listener.is_priority_port || listener.unix_path().is_some();
+        let place = match listener.take_place() {
+            Ok(place) => place,
+            Err(limit) => {
+                self.shared.count_rejected();
+                return self.refuse(socket, &peer, limit);
+            }
+        };
         let registered = self.shared.admit(peer.clone(), local, priority, control, &self.service);
-        let Some(registered) = registered else { return self.refuse(socket, &peer) };
+        let Some(registered) = registered else {
+            return self.refuse(socket, &peer, self.shared.max_connections());
+        };
+        let registered = registered.at(place);
         prepare(&socket, &self.shared.options);
         tracing::debug!(target: "network", connection = registered.session().id(), %peer,
             "connection accepted");
@@ -349,8 +361,7 @@ impl<H: Service> Acceptor<H> {
         }
     }
 
-    fn refuse(&self, socket: Arc<Socket>, peer: &Endpoint) {
-        let limit = self.shared.max_connections();
+    fn refuse(&self, socket: Arc<Socket>, peer: &Endpoint, limit: usize) {
         let rejected = self.shared.rejected();
         if rejected % LOG_EVERY == 1 {
             tracing::warn!(target: "network", %peer, limit, rejected,

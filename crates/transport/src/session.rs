@@ -96,6 +96,8 @@ pub struct Session {
     pool_wait_us: AtomicU64,
     /// From the acceptance to the first look, in microseconds, until the first request has taken it.
     accept_wait_us: AtomicU64,
+    /// Microseconds after `opened_at`, plus one, since which its handshake of TLS goes on; 0: none does.
+    handshaking_since_us: AtomicU64,
     /// Microseconds after `opened_at`, plus one, since which a send makes no progress; 0: none does.
     stalled_since_us: AtomicU64,
     /// Microseconds after `opened_at`, plus one, since which its client has been taking a reply; 0: it takes
@@ -136,6 +138,7 @@ impl Session {
             executor: AtomicU8::new(ServiceExecutor::default() as u8),
             lane: AtomicU8::new(Lane::Off as u8),
             accept_wait_us: AtomicU64::new(0),
+            handshaking_since_us: AtomicU64::new(0),
             stalled_since_us: AtomicU64::new(0),
             sending_since_us: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
@@ -189,7 +192,23 @@ impl Session {
         self.tls.get().map(Box::as_ref)
     }
 
+    /// The client is to complete a handshake of TLS, within a time from the first call on.
+    pub(crate) fn handshake_begins(&self) {
+        if self.handshaking_since_us.load(Ordering::Relaxed) == 0 {
+            self.handshaking_since_us.store(self.micros_open() + 1, Ordering::Relaxed);
+            self.shared.stalls.handshake_began();
+        }
+    }
+
+    /// It has, speaks in clear, or has gone.
+    pub(crate) fn handshake_ends(&self) {
+        if self.handshaking_since_us.swap(0, Ordering::Relaxed) != 0 {
+            self.shared.stalls.handshake_ended();
+        }
+    }
+
     pub(crate) fn note_tls(&self, facts: TlsFacts) {
+        self.handshake_ends();
         assert!(self.tls.set(Box::new(facts)).is_ok(), "a session has one handshake");
     }
 
@@ -395,7 +414,8 @@ impl Session {
     }
 
     /// The session has ended.
-    pub(crate) fn lets_go_of_memory(&self) {
+    pub(crate) fn lets_go(&self) {
+        self.handshake_ends();
         self.count_reply(0);
         self.shared.large_requests.abandon(self.id);
         self.release_request();
@@ -535,6 +555,14 @@ impl Stallable for Session {
     fn give_up(&self) {
         self.gave_up_sending.store(true, Ordering::Release);
         self.control.shutdown_both();
+    }
+
+    fn handshaking_since(&self) -> Option<Instant> {
+        self.instant(&self.handshaking_since_us).filter(|_| !self.is_ending())
+    }
+
+    fn abandon(&self) {
+        self.abort();
     }
 }
 

@@ -1,15 +1,16 @@
-//! Ends connections whose clients do not read their replies.
+//! Ends connections whose clients do not read their replies, or do not complete the handshake of TLS.
 //!
 //! Such a client costs a reply's memory and holds up nobody else, so looking for it may be slow, but it must
-//! cost nothing while there is none: one thread sleeps until a send stalls, and then until the oldest stall
-//! can have lasted long enough. `began` and `ended` are what streams call; they take no lock unless the
-//! thread sleeps for good.
+//! cost nothing while there is none: one thread sleeps until a send stalls or a handshake begins, and then
+//! until the oldest one can have lasted long enough. `began` and `ended` are what streams call; they take no
+//! lock unless the thread sleeps for good.
 //!
 //! Many such clients hold up everybody: at the bound on unread replies ([`UnreadReplies`]) it hurries, and
 //! those that have taken nothing for longest are ended first. So are those that hold up others' large
 //! requests ([`LargeRequests`]) with one that does not come.
 
 use crate::large_requests::LargeRequests;
+use crate::tls::Tls;
 use crate::unread::{Excess, UnreadReplies};
 use parking_lot::{Condvar, Mutex};
 use std::ops::Deref;
@@ -48,6 +49,19 @@ pub(crate) trait Stallable {
     fn is_given_up(&self) -> bool;
     /// Ends the connection. May be called again until the send has noticed.
     fn give_up(&self);
+    /// Since when its handshake of TLS goes on; `None` once it was abandoned.
+    fn handshaking_since(&self) -> Option<Instant>;
+    /// Ends the connection, whose handshake does not.
+    fn abandon(&self);
+}
+
+/// How long clients may take; `None`: as long as they like.
+pub(crate) struct Timeouts<'t> {
+    /// For a part of a reply.
+    pub(crate) send: Option<Duration>,
+    /// For the handshake of TLS.
+    pub(crate) handshake: Option<Duration>,
+    pub(crate) tls: Option<&'t Tls>,
 }
 
 /// What is bounded over all connections.
@@ -60,6 +74,7 @@ pub(crate) struct Bounds<'b> {
 #[derive(Default)]
 pub(crate) struct Stalls {
     current: AtomicUsize,
+    handshakes: AtomicUsize,
     /// The sweeper sleeps until a send stalls.
     asleep: AtomicBool,
     /// A bound is reached, and the sweeper has not looked since.
@@ -72,8 +87,22 @@ pub(crate) struct Stalls {
 impl Stalls {
     /// A send has filled its socket.
     pub(crate) fn began(&self) {
+        self.count(&self.current);
+    }
+
+    /// A client is to complete its handshake.
+    pub(crate) fn handshake_began(&self) {
+        self.count(&self.handshakes);
+    }
+
+    /// It has, or has gone.
+    pub(crate) fn handshake_ended(&self) {
+        self.handshakes.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn count(&self, one_more: &AtomicUsize) {
         // Counted before looking; the sweeper says that it sleeps before it looks at the count.
-        self.current.fetch_add(1, Ordering::SeqCst);
+        one_more.fetch_add(1, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
             // Under the lock, so that the sweeper is not between its last look and its sleep.
             let _stopping = self.stopping.lock();
@@ -105,17 +134,18 @@ impl Stalls {
         self.changed.notify_one();
     }
 
-    /// The sweeper's life. `sessions` lists all connections; `timeout` is not zero, `None` for ever.
+    /// The sweeper's life. `sessions` lists all connections; no time-out is zero.
     pub(crate) fn sweep_until_stopped<S: Stallable>(
         &self,
-        timeout: Option<Duration>,
+        timeouts: &Timeouts<'_>,
         bounds: &Bounds<'_>,
         sessions: impl Fn() -> Vec<Arc<S>>,
     ) {
         let mut stopping = self.stopping.lock();
         while !*stopping {
             self.asleep.store(true, Ordering::SeqCst);
-            if self.current.load(Ordering::SeqCst) == 0 && !bounds.requests.has_waiters() {
+            let waiting = self.current.load(Ordering::SeqCst) + self.handshakes.load(Ordering::SeqCst);
+            if waiting == 0 && !bounds.requests.has_waiters() {
                 self.changed.wait(&mut stopping);
                 continue;
             }
@@ -123,14 +153,8 @@ impl Stalls {
             drop(stopping);
             let sessions = sessions();
             let now = Instant::now();
-            let swept = timeout.map_or(Swept { given_up: 0, pause: NO_TIMEOUT }, |timeout| {
-                sweep(sessions.iter().map(Deref::deref), timeout, now)
-            });
-            if swept.given_up > 0 {
-                tracing::info!(target: "network", connections = swept.given_up, ?timeout,
-                    "clients did not read their replies; their connections are ended");
-            }
-            let pause = bounds.keep(&sessions, now).unwrap_or(swept.pause);
+            let pause = timeouts.keep(&sessions, now);
+            let pause = bounds.keep(&sessions, now).unwrap_or(pause);
             drop(sessions);
             stopping = self.stopping.lock();
             if !*stopping && !self.hurried.swap(false, Ordering::SeqCst) {
@@ -146,6 +170,31 @@ struct Swept {
     given_up: usize,
     /// Nothing that stalls now, or begins to, is due before this has passed.
     pause: Duration,
+}
+
+impl Timeouts<'_> {
+    /// Ends who takes too long. When to look again.
+    fn keep<S: Stallable>(&self, sessions: &[Arc<S>], now: Instant) -> Duration {
+        let mut pause = NO_TIMEOUT;
+        if let Some(timeout) = self.send {
+            let swept = sweep(sessions, (S::stalled_since, S::give_up), timeout, now);
+            if swept.given_up > 0 {
+                tracing::info!(target: "network", connections = swept.given_up, ?timeout,
+                    "clients did not read their replies; their connections are ended");
+            }
+            pause = pause.min(swept.pause);
+        }
+        if let (Some(timeout), Some(tls)) = (self.handshake, self.tls) {
+            let swept = sweep(sessions, (S::handshaking_since, S::abandon), timeout, now);
+            if swept.given_up > 0 {
+                tls.count_timed_out(swept.given_up as u64);
+                tracing::info!(target: "network", connections = swept.given_up, ?timeout,
+                    "clients did not complete the handshake of TLS in time; their connections are ended");
+            }
+            pause = pause.min(swept.pause);
+        }
+        pause
+    }
 }
 
 impl Bounds<'_> {
@@ -216,18 +265,19 @@ fn end_slowest<S: Stallable>(mut sessions: Vec<&S>, excess: Excess, unread: &Unr
     }
 }
 
-/// Ends what has stalled for too long.
-fn sweep<'s, S: Stallable + 's>(
-    sessions: impl Iterator<Item = &'s S>,
+/// Ends what has waited for too long: since when each does, and how it is ended.
+fn sweep<S>(
+    sessions: &[Arc<S>],
+    (since, end): (impl Fn(&S) -> Option<Instant>, impl Fn(&S)),
     timeout: Duration,
     now: Instant,
 ) -> Swept {
     let mut swept = Swept { given_up: 0, pause: timeout };
     for session in sessions {
-        let Some(since) = session.stalled_since() else { continue };
+        let Some(since) = since(session) else { continue };
         let left = timeout.saturating_sub(now.saturating_duration_since(since));
         if left.is_zero() {
-            session.give_up();
+            end(session);
             swept.given_up += 1;
         }
         swept.pause = swept.pause.min(left);
@@ -249,6 +299,7 @@ mod tests {
         sending_since: Option<Instant>,
         reply_bytes: u64,
         receiving: Option<(Instant, Instant)>,
+        handshaking_since: Option<Instant>,
         given_up: AtomicUsize,
     }
 
@@ -267,6 +318,7 @@ mod tests {
                 sending_since,
                 reply_bytes,
                 receiving: None,
+                handshaking_since: None,
                 given_up: AtomicUsize::new(0),
             })
         }
@@ -295,6 +347,14 @@ mod tests {
 
         fn give_up(&self) {
             self.given_up.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn handshaking_since(&self) -> Option<Instant> {
+            self.handshaking_since.filter(|_| !self.is_given_up())
+        }
+
+        fn abandon(&self) {
+            self.give_up();
         }
     }
 
@@ -336,6 +396,7 @@ mod tests {
             sending_since: None,
             reply_bytes: 0,
             receiving: Some((before(since), before(progress))),
+            handshaking_since: None,
             given_up: AtomicUsize::new(0),
         };
         let clients = [(4, 4), (5, 5), (50, 1), (60, 0), (59, 4)].map(receiving);
@@ -353,7 +414,7 @@ mod tests {
         let now = Instant::now() + Duration::from_secs(1_000);
         let clients: Vec<_> =
             stalled.iter().map(|ago| Client::new(ago.map(|ago| now - Duration::from_secs(ago)))).collect();
-        let swept = sweep(clients.iter().map(Deref::deref), TIMEOUT, now);
+        let swept = sweep(&clients, (Client::stalled_since, Client::give_up), TIMEOUT, now);
         let given_up: Vec<bool> =
             clients.iter().map(|client| client.given_up.load(Ordering::SeqCst) > 0).collect();
         assert_eq!(given_up, ended, "clients that stalled for {stalled:?} seconds");
@@ -372,6 +433,21 @@ mod tests {
     }
 
     #[test]
+    fn handshakes_that_do_not_end_are_abandoned_once() {
+        let now = Instant::now() + Duration::from_secs(1_000);
+        let clients = [None, Some(60), Some(59)].map(|ago: Option<u64>| {
+            let mut client = Client::new(None);
+            let since = ago.map(|ago| now - Duration::from_secs(ago));
+            Arc::get_mut(&mut client).expect("nobody else has it").handshaking_since = since;
+            client
+        });
+        let sweep = || sweep(&clients, (Client::handshaking_since, Client::abandon), TIMEOUT, now);
+        assert_eq!(sweep(), Swept { given_up: 1, pause: TIMEOUT / PRECISION });
+        assert_eq!(sweep(), Swept { given_up: 0, pause: TIMEOUT / PRECISION });
+        assert_eq!(clients.map(|client| client.is_given_up()), [false, true, false]);
+    }
+
+    #[test]
     fn the_sweeper_sleeps_until_a_send_stalls() {
         let stalls = Stalls::default();
         // The first stall is old enough whenever it is seen.
@@ -380,7 +456,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 stalls.sweep_until_stopped(
-                    Some(Duration::from_millis(100)),
+                    &Timeouts { send: Some(Duration::from_millis(100)), handshake: None, tls: None },
                     &Bounds { unread: &UnreadReplies::new(0), requests: &LargeRequests::new(0) },
                     || {
                         looked.send(()).expect("the test waits for this");

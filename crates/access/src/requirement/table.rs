@@ -11,6 +11,7 @@ const ROWS: &[(&str, Requirement)] = &[
     ("_heddleConsensus", Everything),
     ("_heddleCopy", Everything),
     ("_isSelf", Nothing),
+    ("_mergeAuthzCollections", Asked(users::merge)),
     ("abortTransaction", Login),
     ("aggregate", Asked(pipeline::aggregate)),
     ("appendOplogNote", Cluster(&[A::AppendOplogNote])),

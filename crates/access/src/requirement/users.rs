@@ -44,9 +44,10 @@ fn may_with_privileges(request: &AccessRequest<'_>, action: Action) -> bool {
     })
 }
 
-/// Restrictions need an action of their own.
+/// Restrictions and limits need an action of their own.
 fn may_restrict(request: &AccessRequest<'_>) -> bool {
-    request.values("authenticationRestrictions").next().is_none()
+    let is_said = |field| request.values(field).next().is_some();
+    !is_said("authenticationRestrictions") && !is_said("limits")
         || on_database(request, Action::SetAuthenticationRestriction)
 }
 
@@ -118,6 +119,23 @@ pub(super) fn grant_privileges(request: &AccessRequest<'_>) -> bool {
 /// `revokePrivilegesFromRole`.
 pub(super) fn revoke_privileges(request: &AccessRequest<'_>) -> bool {
     may_with_privileges(request, Action::RevokeRole)
+}
+
+/// `_mergeAuthzCollections`: whatever its collections say becomes a user or a role of any database.
+pub(super) fn merge(request: &AccessRequest<'_>) -> bool {
+    use Action::{CreateRole, CreateUser, DropRole, DropUser, GrantRole, RevokeRole};
+    let everywhere = |action: &Action| request.may(AccessTarget::Database(""), *action);
+    let may_read = |field: &'static str| {
+        let mut named = request.values(field).filter_map(RawValue::as_str).filter(|name| !name.is_empty());
+        named.all(|name| match name.split_once('.') {
+            Some((database, name)) => request.may(AccessTarget::Collection(database, name), Action::Find),
+            None => false,
+        })
+    };
+    [CreateUser, CreateRole, GrantRole, RevokeRole].iter().all(everywhere)
+        && (!request.is_set("drop") || [DropUser, DropRole].iter().all(everywhere))
+        && may_read("tempUsersCollection")
+        && may_read("tempRolesCollection")
 }
 
 /// `usersInfo`: everybody may look at themselves; others need `viewUser`.

@@ -40,8 +40,9 @@ pub struct ExperimentArguments {
     #[arg(long, value_name = "FACTOR", default_value = "1")]
     pub(crate) scale: Scale,
     /// Measure servers that run already, instead of starting them. Their collections numbered and usertable
-    /// in the database heddle_bench are dropped and loaded anew for every cell
-    #[arg(long = "target", value_name = "[NAME=]HOST:PORT", value_delimiter = ',',
+    /// in the database heddle_bench are dropped and loaded anew for every cell. A connection string of one
+    /// server says who logs in, and how TLS is spoken
+    #[arg(long = "target", value_name = "[NAME=]HOST:PORT | [NAME=]URI", value_delimiter = ',',
         conflicts_with_all = ["models", "server"])]
     targets: Vec<Target>,
     /// Thread models to compare, and `epoll-echo` and `thread-echo`, bare echoes as ceilings
@@ -257,8 +258,9 @@ impl Settings {
     pub(crate) fn given(&self) -> Vec<String> {
         let describe = |subject: &Subject| {
             let Subject::Given(server) = subject else { return None };
-            let ServerInfo { version, storage_engine, service_executor, .. } =
-                Sampler::describe(server.address);
+            // What cannot be used was told before.
+            let place = server.security.access().ok()?.at(server.address);
+            let ServerInfo { version, storage_engine, service_executor, .. } = Sampler::describe(place);
             let known = [
                 ("version", version),
                 ("storage engine", storage_engine),

@@ -181,8 +181,9 @@ impl Visit<'_> {
         Ok(GroupSpec::new(connections, source, Pacing::Closed))
     }
 
-    pub(super) fn open(&self, served: &Served, groups: Vec<GroupSpec>) -> Result<Fleet, BenchError> {
+    pub(super) fn open(&self, served: &Served, mut groups: Vec<GroupSpec>) -> Result<Fleet, BenchError> {
         let Settings { rig, asked, .. } = self.settings;
+        groups.iter_mut().for_each(|group| group.options.security = served.security.clone());
         rig.fleet(served.address, groups, &asked.measure, self.round)
     }
 

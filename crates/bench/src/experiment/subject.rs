@@ -6,6 +6,7 @@ use super::load::Load;
 use crate::chart::{self, Colour};
 use crate::error::BenchError;
 use crate::run::{LoadMode, load};
+use crate::security::SecurityOptions;
 use crate::server_process::{ChildServer, Launch};
 use crate::target::Target;
 use crate::workload::Documents;
@@ -60,6 +61,8 @@ pub(crate) struct GivenServer {
     /// Kept for as long as the program runs, so that a subject can be copied.
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
+    /// Whether TLS is spoken, and who logs in; kept likewise.
+    pub(crate) security: &'static SecurityOptions,
     /// Its place on the command line, from 0.
     pub(crate) number: usize,
 }
@@ -111,7 +114,9 @@ impl Subject {
                     "--target names '{name}' twice; give each server a name of its own, as in a=host:port"
                 )));
             }
-            subjects.push(Subject::Given(GivenServer { name, address: target.address()?, number }));
+            let (address, security) = target.server()?;
+            let security = Box::leak(Box::new(security));
+            subjects.push(Subject::Given(GivenServer { name, address, security, number }));
         }
         Ok(subjects)
     }
@@ -130,6 +135,8 @@ impl Subject {
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
+    /// Whether TLS is spoken to it, and who logs in.
+    pub(super) security: SecurityOptions,
     // Before the directory, so that the process has ended when its files go. `None`: somebody else has
     // started it.
     pub(crate) process: Option<ChildServer>,
@@ -139,9 +146,9 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(super) const fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
-        let others = Vec::new();
-        Served { address: process.address, process: Some(process), others, _directory: directory }
+    pub(super) fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
+        let (address, security, others) = (process.address, SecurityOptions::default(), Vec::new());
+        Served { address, security, process: Some(process), others, _directory: directory }
     }
 
     /// Fails when the server ended while it was measured.
@@ -175,7 +182,8 @@ impl Settings {
         let workload = wanted.workload(self.stored, self.document_bytes).build()?;
         let interrupt = &self.rig.interrupt;
         let seed = self.asked.measure.seed;
-        load(&workload, served.address, LoadMode::Fresh, LOADERS, seed, interrupt, &mut |_| ())?;
+        let place = served.security.access()?.at(served.address);
+        load(&workload, place, LoadMode::Fresh, LOADERS, seed, interrupt, &mut |_| ())?;
         Ok(served)
     }
 
@@ -193,8 +201,9 @@ impl Settings {
     /// A database on a directory of its own, or one that is given, whatever it holds.
     fn serve_empty(&self, subject: Subject, further: &[String]) -> Result<Served, BenchError> {
         if let Subject::Given(server) = subject {
-            let (process, others) = (None, Vec::new());
-            return Ok(Served { address: server.address, process, others, _directory: None });
+            let GivenServer { address, security, .. } = server;
+            let (security, others) = (security.clone(), Vec::new());
+            return Ok(Served { address, security, process: None, others, _directory: None });
         }
         let directory = tempfile::Builder::new()
             .prefix("heddle-bench-")
@@ -259,7 +268,9 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|subject| subject.name()).collect();
         assert_eq!(names, ["127.0.0.1:1", "adaptive"]);
         let address = SocketAddr::from(([127, 0, 0, 1], 2));
-        assert_eq!(found[1], Subject::Given(GivenServer { name: "adaptive", address, number: 1 }));
+        let security: &'static SecurityOptions = Box::leak(Box::default());
+        let expect = GivenServer { name: "adaptive", address, security, number: 1 };
+        assert_eq!(found[1], Subject::Given(expect));
         let twice: Vec<Target> = parse(&["a=127.0.0.1:1", "a=127.0.0.1:2"]);
         let error = Subject::given(&twice).expect_err("two of one name").to_string();
         assert!(error.contains("--target names 'a' twice"), "{error}");

@@ -312,7 +312,7 @@ impl BuildProgress {
         if synced {
             store.sync_journal()?;
         }
-        saved.write(directory, synced).map_err(|error| super::run::unusable(&error))
+        saved.write(directory, &store.vault(), synced).map_err(|error| super::run::unusable(&error))
     }
 
     /// Removes its files: it is over, or given up.

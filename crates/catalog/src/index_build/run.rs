@@ -4,16 +4,15 @@
 //!  file: ( key's length u32 LE ‖ value's length u32 LE ‖ key ‖ value )*      key: behind the index's prefix
 //!         └ a mark in memory every 64 KiB: key, offset
 //! ```
-//! A file is synced when it is whole. It stays until the directory of its build goes: a build that goes on
-//! after a crash reads it again, and makes the marks anew while it compares the checksum.
+//! In the store's vault. A file is synced when it is whole. It stays until the directory of its build goes: a
+//! build that goes on after a crash reads it again, and makes the marks anew while it compares the checksum.
 
 use crate::{CatalogError, keys};
-use std::fs::File;
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storage::files::extend_checksum;
-use storage::{BuildPart, KeyValue, StorageError};
+use storage::{BuildPart, KeyValue, StorageError, Vault, VaultReader};
 
 /// What is written and read at a time.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
@@ -113,16 +112,16 @@ impl EntryBuffer {
     }
 
     /// Writes the sorted entries to a file, which is on stable storage then, and forgets them.
-    pub(super) fn spill(&mut self, path: PathBuf) -> Result<FileRun, CatalogError> {
-        let run = self.write(path).map_err(|error| unusable(&error))?;
+    pub(super) fn spill(&mut self, path: PathBuf, vault: &Vault) -> Result<FileRun, CatalogError> {
+        let run = self.write(path, vault).map_err(|error| unusable(&error))?;
         self.clear();
         Ok(run)
     }
 
-    fn write(&self, path: PathBuf) -> std::io::Result<FileRun> {
-        let file = Checksummed { file: File::create(&path)?, checksum: 0 };
+    fn write(&self, path: PathBuf, vault: &Vault) -> std::io::Result<FileRun> {
+        let file = Checksummed { file: vault.create(&path)?, checksum: 0 };
         let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
-        let mut run = FileRun { path, marks: Vec::new(), entries: 0, bytes: 0, checksum: 0 };
+        let mut run = FileRun::new(path, vault);
         for (key, value) in (0..self.len()).filter_map(|position| self.entry(position)) {
             run.note((key, value)).expect("an entry of this build is whole");
             writer.write_all(&(key.len() as u32).to_le_bytes())?;
@@ -131,19 +130,19 @@ impl EntryBuffer {
             writer.write_all(value)?;
         }
         let written = writer.into_inner().map_err(|error| error.into_error())?;
-        written.file.sync_all()?;
         run.checksum = written.checksum;
+        written.file.finish()?.sync_all()?;
         Ok(run)
     }
 }
 
 /// A file, and the checksum of what has passed on its way.
-struct Checksummed {
-    file: File,
+struct Checksummed<F> {
+    file: F,
     checksum: u32,
 }
 
-impl Write for Checksummed {
+impl<F: Write> Write for Checksummed<F> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.checksum = extend_checksum(self.checksum, bytes.get(..written).unwrap_or_default());
@@ -155,7 +154,7 @@ impl Write for Checksummed {
     }
 }
 
-impl Read for Checksummed {
+impl<F: Read> Read for Checksummed<F> {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         let read = self.file.read(bytes)?;
         self.checksum = extend_checksum(self.checksum, bytes.get(..read).unwrap_or_default());
@@ -198,6 +197,7 @@ struct Mark {
 #[derive(Debug)]
 pub(super) struct FileRun {
     path: PathBuf,
+    vault: Vault,
     marks: Vec<Mark>,
     entries: usize,
     pub(super) bytes: u64,
@@ -255,7 +255,7 @@ impl Run {
 /// Reads a run from a key on.
 pub(super) enum RunReader {
     Memory { run: Arc<Run>, next: usize },
-    File(FileReader<File>),
+    File(FileReader<VaultReader>),
 }
 
 /// Reads the entries of a file one after the other.
@@ -350,6 +350,10 @@ impl RunReader {
 }
 
 impl FileRun {
+    fn new(path: PathBuf, vault: &Vault) -> FileRun {
+        FileRun { path, vault: vault.clone(), marks: Vec::new(), entries: 0, bytes: 0, checksum: 0 }
+    }
+
     /// Counts an entry that follows those so far; `None` where it is damaged.
     fn note(&mut self, (key, value): KeyValue<'_>) -> Option<()> {
         if self.marks.last().is_none_or(|last| self.bytes >= last.offset + MARK_BYTES) {
@@ -376,10 +380,10 @@ impl FileRun {
     ///
     /// # Errors
     /// It is not there, or not as it was written.
-    pub(super) fn reopen(directory: &Path, record: &RunRecord) -> std::io::Result<FileRun> {
+    pub(super) fn reopen(directory: &Path, record: &RunRecord, vault: &Vault) -> std::io::Result<FileRun> {
         let path = directory.join(&record.file);
-        let file = Checksummed { file: File::open(&path)?, checksum: 0 };
-        let mut run = FileRun { path, marks: Vec::new(), entries: 0, bytes: 0, checksum: 0 };
+        let file = Checksummed { file: vault.open(&path)?, checksum: 0 };
+        let mut run = FileRun::new(path, vault);
         let mut reader = FileReader::new(file, BUFFER_BYTES)?;
         while let Some(entry) = reader.current() {
             run.note(entry).ok_or(ErrorKind::InvalidData)?;
@@ -398,9 +402,9 @@ impl FileRun {
         before.checked_sub(1).and_then(|mark| self.marks.get(mark)).map_or(0, |mark| mark.offset)
     }
 
-    fn reader(&self, offset: u64, buffer_bytes: usize) -> std::io::Result<FileReader<File>> {
-        let mut file = File::open(&self.path)?;
-        file.seek(SeekFrom::Start(offset))?;
+    fn reader(&self, offset: u64, buffer_bytes: usize) -> std::io::Result<FileReader<VaultReader>> {
+        let mut file = self.vault.open(&self.path)?;
+        file.seek_to(offset)?;
         FileReader::new(file, buffer_bytes)
     }
 }
@@ -446,7 +450,9 @@ mod tests {
         };
         let memory = Arc::new(Run::Memory(filled()));
         let mut buffer = filled();
-        let file = Arc::new(Run::File(buffer.spill(directory.path().join("run")).expect("a run")));
+        let file = Arc::new(Run::File(
+            buffer.spill(directory.path().join("run"), &Vault::default()).expect("a run"),
+        ));
         assert!(buffer.is_empty());
         assert!(file.sample(4).len() >= 4, "there are several marks");
         keys.sort();
@@ -455,10 +461,38 @@ mod tests {
             assert_eq!((&rest(&memory, from)[..], &rest(&file, from)[..]), (expect, expect), "from {from:?}");
         }
         let Run::File(run) = &*file else { panic!("it is in a file") };
-        let again = FileRun::reopen(directory.path(), &run.record()).expect("the same run");
+        let again =
+            FileRun::reopen(directory.path(), &run.record(), &Vault::default()).expect("the same run");
         assert_eq!((again.marks.len(), again.record()), (run.marks.len(), run.record()));
         let again = Arc::new(Run::File(again));
         assert_eq!(rest(&again, &keys[777]), rest(&file, &keys[777]));
+    }
+
+    #[test]
+    fn the_runs_of_an_encrypted_store_are_encrypted() {
+        const WORD: &[u8] = b"a word that tells";
+        let directory = tempfile::tempdir().expect("a directory");
+        let key = storage::MasterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").expect("a key");
+        let options = storage::StorageOptions { master_key: Some(key), ..storage::StorageOptions::small() };
+        let store = storage::Store::open(directory.path().join("data"), &options).expect("it opens");
+        let vault = store.vault();
+        let mut buffer = EntryBuffer::default();
+        let key = |number: u32| [WORD, &number.to_be_bytes()].concat();
+        (0..20_000).for_each(|number| buffer.push(&key(number), &[0]));
+        buffer.sort();
+        let path = directory.path().join("run");
+        let run = buffer.spill(path.clone(), &vault).expect("a run");
+        let bytes = std::fs::read(&path).expect("its bytes");
+        assert!(!bytes.windows(WORD.len()).any(|part| part == WORD));
+        assert!(FileRun::reopen(directory.path(), &run.record(), &Vault::default()).is_err());
+        let again = FileRun::reopen(directory.path(), &run.record(), &vault).expect("the same run");
+        for run in [run, again] {
+            let run = Arc::new(Run::File(run));
+            for from in [0, 1, 7_777, 19_999] {
+                let expect: Vec<_> = (from..20_000).map(key).collect();
+                assert_eq!(rest(&run, &key(from)), expect, "from {from}");
+            }
+        }
     }
 
     #[test]
@@ -467,20 +501,21 @@ mod tests {
         let path = directory.path().join("run");
         let mut buffer = EntryBuffer::default();
         (0..20_000u32).for_each(|key| buffer.push(&key.to_be_bytes(), &[0]));
-        let record = buffer.spill(path.clone()).expect("a run").record();
+        let record = buffer.spill(path.clone(), &Vault::default()).expect("a run").record();
         let whole = std::fs::read(&path).expect("its bytes");
-        FileRun::reopen(directory.path(), &record).expect("it is whole");
+        let reopen = || FileRun::reopen(directory.path(), &record, &Vault::default());
+        reopen().expect("it is whole");
         for damage in [0, 3, 7, 9, 100_000, whole.len() - 1] {
             let mut bytes = whole.clone();
             bytes[damage] ^= 0x40;
             std::fs::write(&path, &bytes).expect("a file");
-            assert!(FileRun::reopen(directory.path(), &record).is_err(), "byte {damage} is another one");
+            assert!(reopen().is_err(), "byte {damage} is another one");
         }
         for length in [0, 8, 13 * 5_000, whole.len() - 1] {
             std::fs::write(&path, &whole[..length]).expect("a file");
-            assert!(FileRun::reopen(directory.path(), &record).is_err(), "{length} bytes of it");
+            assert!(reopen().is_err(), "{length} bytes of it");
         }
         std::fs::remove_file(&path).expect("it is there");
-        assert!(FileRun::reopen(directory.path(), &record).is_err(), "it is gone");
+        assert!(reopen().is_err(), "it is gone");
     }
 }

@@ -15,10 +15,10 @@ use crate::definition::{CollectionDefinition, IndexState, UUID_SUBTYPE};
 use crate::index_keys::MultikeyPaths;
 use crate::keys::{CollectionId, IndexId};
 use document::{Document, RawDocument, RawValue, Value};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use storage::files::{checksum, remove_tree, sync_names};
-use storage::{KeyRange, Store};
+use storage::{KeyRange, Store, Vault};
 use uuid::Uuid;
 
 const STATE: &str = "state";
@@ -89,13 +89,12 @@ impl SavedBuild {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn write(&self, directory: &Path, synced: bool) -> io::Result<()> {
+    pub(super) fn write(&self, directory: &Path, vault: &Vault, synced: bool) -> io::Result<()> {
         let document = self.to_document().to_buf();
         let mut bytes = document.as_bytes().to_vec();
         bytes.extend_from_slice(&checksum(document.as_bytes()).to_le_bytes());
         let (path, coming) = (directory.join(STATE), directory.join("state.new"));
-        let mut file = std::fs::File::create(&coming)?;
-        file.write_all(&bytes)?;
+        let file = vault.write(&coming, &bytes)?;
         if synced {
             file.sync_all()?;
         }
@@ -103,8 +102,8 @@ impl SavedBuild {
         if synced { sync_names(directory) } else { Ok(()) }
     }
 
-    fn read(directory: &Path) -> io::Result<SavedBuild> {
-        let bytes = std::fs::read(directory.join(STATE))?;
+    fn read(directory: &Path, vault: &Vault) -> io::Result<SavedBuild> {
+        let bytes = vault.read(&directory.join(STATE))?;
         let damaged = || io::Error::from(ErrorKind::InvalidData);
         let (document, sum) = bytes.split_last_chunk().ok_or_else(damaged)?;
         if checksum(document) != u32::from_le_bytes(*sum) {
@@ -261,9 +260,10 @@ pub(super) fn directory_of(
 /// The builds that a process before this one has not ended. What cannot be read, or is no build's, goes.
 pub(crate) fn find_saved(store: &Store) -> Vec<SavedBuild> {
     let Some(directory) = store.path().map(|path| path.join(DIRECTORY)) else { return Vec::new() };
+    let vault = store.vault();
     let mut found = Vec::new();
     for path in std::fs::read_dir(&directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        match SavedBuild::read(&path) {
+        match SavedBuild::read(&path, &vault) {
             Ok(build) if build.directory(store).as_ref() == Some(&path) => found.push(build),
             _ => remove(&path),
         }
@@ -341,8 +341,8 @@ mod tests {
         let fresh = SavedBuild { stage: SavedStage::Scan(SavedScan::default()), ..example() };
         let settling = SavedBuild { stage: SavedStage::Settle, is_of_log: false, ..example() };
         for state in [fresh, settling, whole] {
-            state.write(directory.path(), true).expect("a file");
-            assert_eq!(SavedBuild::read(directory.path()).expect("the state"), state);
+            state.write(directory.path(), &Vault::default(), true).expect("a file");
+            assert_eq!(SavedBuild::read(directory.path(), &Vault::default()).expect("the state"), state);
         }
         let path = directory.path().join(STATE);
         let bytes = std::fs::read(&path).expect("a file");
@@ -350,9 +350,12 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[place] ^= 1;
             std::fs::write(&path, &damaged).expect("a file");
-            assert!(SavedBuild::read(directory.path()).is_err(), "byte {place} is another one");
+            assert!(
+                SavedBuild::read(directory.path(), &Vault::default()).is_err(),
+                "byte {place} is another one"
+            );
             std::fs::write(&path, &bytes[..place]).expect("a file");
-            assert!(SavedBuild::read(directory.path()).is_err(), "{place} bytes of it");
+            assert!(SavedBuild::read(directory.path(), &Vault::default()).is_err(), "{place} bytes of it");
         }
     }
 }

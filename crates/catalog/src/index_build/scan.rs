@@ -98,7 +98,7 @@ impl Scan {
             let named: Vec<&str> = records.map(|record| record.file.as_str()).collect();
             remove_unnamed(directory, &named);
             if let Some(saved) = saved {
-                next_file = ledger.go_on(progress, directory, saved);
+                next_file = ledger.go_on(progress, &store, directory, saved);
             }
         }
         if ledger.saved_documents == 0 {
@@ -168,14 +168,14 @@ impl Scan {
 impl Ledger {
     /// Takes over the runs of a process that is gone. Nothing, where one of them is damaged: then all is
     /// scanned again. Returns a number that no file has.
-    fn go_on(&mut self, progress: &BuildProgress, directory: &Path, saved: SavedScan) -> u64 {
+    fn go_on(&mut self, progress: &BuildProgress, store: &Store, directory: &Path, saved: SavedScan) -> u64 {
         let Some(left) = saved.left.filter(|_| saved.runs.len() == self.runs.len()) else { return 0 };
-        let mut next_file = 0;
+        let (mut next_file, vault) = (0, store.vault());
         let mut runs = Vec::new();
         for records in &saved.runs {
             let mut of_index = Vec::new();
             for record in records {
-                match FileRun::reopen(directory, record) {
+                match FileRun::reopen(directory, record, &vault) {
                     Ok(run) => of_index.push(Arc::new(Run::File(run))),
                     Err(error) => {
                         tracing::warn!(target: "INDEX", id = 8_800_202, indexes = ?progress.names(),
@@ -370,12 +370,12 @@ impl Scanner {
         if self.scan.progress.directory().is_none() || self.unsaved_documents == 0 {
             return Ok(());
         }
-        let share = self.scan.share();
+        let (share, vault) = (self.scan.share(), self.scan.store.vault());
         let mut runs = Vec::new();
         for (position, buffer) in self.buffers.iter_mut().enumerate().filter(|(_, buffer)| !buffer.is_empty())
         {
             buffer.sort();
-            let run: FileRun = buffer.spill(self.scan.new_path("run"))?;
+            let run: FileRun = buffer.spill(self.scan.new_path("run"), &vault)?;
             self.scan.pay(run.bytes)?;
             runs.push((position, run));
             buffer.keep(share / self.scan.indexes.len().max(1));

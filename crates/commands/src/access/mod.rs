@@ -140,7 +140,7 @@ impl DataNode {
             return Ok(Arc::clone(roles));
         }
         let mut roles = Vec::new();
-        for document in self.all_documents(ROLES)? {
+        for document in self.all_documents((DATABASE, ROLES))? {
             roles.push(RoleDefinition::parse(document.as_raw()).map_err(damaged)?);
         }
         let roles = Arc::new(RoleGraph::new(roles));
@@ -151,13 +151,14 @@ impl DataNode {
     /// All users, by the order of their `_id`. May block.
     pub(crate) fn all_users(&self) -> CommandResult<Vec<AccessUser>> {
         let (generation, roles) = (self.access.generation(), self.role_graph()?);
-        let documents = self.all_documents(USERS)?;
+        let documents = self.all_documents((DATABASE, USERS))?;
         let users = documents.iter().map(|document| AccessUser::new(document.as_raw(), &roles, generation));
         users.collect::<Result<_, _>>().map_err(damaged)
     }
 
-    fn all_documents(&self, name: &str) -> CommandResult<Vec<DocumentBuf>> {
-        let Some(collection) = self.catalog.collection(DATABASE, name) else { return Ok(Vec::new()) };
+    /// What a collection of users or roles has. May block.
+    pub(crate) fn all_documents(&self, (database, name): (&str, &str)) -> CommandResult<Vec<DocumentBuf>> {
+        let Some(collection) = self.catalog.collection(database, name) else { return Ok(Vec::new()) };
         let range = EncodedRange { lower: None, upper: None };
         let view = self.newest.view();
         let mut cursor = collection.documents(view, range, Direction::Forward, CursorOptions::default())?;

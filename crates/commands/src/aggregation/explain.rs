@@ -2,6 +2,7 @@
 
 use super::reader::needs;
 use super::{AggregateRequest, AggregateTarget, Reader, views};
+use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::exec::environment;
 use crate::server::ServiceContext;
@@ -17,11 +18,11 @@ use std::sync::Arc;
 /// # Errors
 /// What parsing and planning raise.
 pub(crate) fn explain_aggregate(
-    server: &ServiceContext,
-    database: &str,
+    context: &CommandContext<'_>,
     target: AggregateTarget<'_>,
     request: &AggregateRequest<'_>,
 ) -> CommandResult<Document> {
+    let (server, database) = (context.server, context.database);
     let environment = Arc::new(environment(server, request.variables)?);
     let (collection, stages) = target.stages(server, database, request)?;
     let mut pipeline = Pipeline::parse_documents(&stages, &environment)?;
@@ -30,7 +31,7 @@ pub(crate) fn explain_aggregate(
         return Ok(doc! { "explainVersion": "1", "stages": (shown(&stages)) });
     }
     let leading = pipeline.take_leading();
-    let reader = Reader::new(server, &server.node.newest, database, request.allow_disk_use);
+    let reader = Reader::new(context, &server.node.newest, request.allow_disk_use);
     let matcher = Matcher::parse(leading.filter.as_raw(), &environment)?;
     let mut query = reader.query(&leading, needs(&pipeline), request.hint.clone(), matcher);
     query.moment_ms = Some(environment.now_ms);

@@ -1,11 +1,10 @@
 //! Opening the sources of a pipeline: collections, views, documents of the pipeline itself, reports.
 
 use super::views;
-use crate::context::check_name;
+use crate::context::{CommandContext, check_name};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Executor, Query, Spill};
 use crate::parameters::Parameter;
-use crate::server::ServiceContext;
 use catalog::Catalog;
 use document::{Document, DocumentBuf, Value, doc};
 use parking_lot::Mutex;
@@ -74,12 +73,8 @@ pub(crate) enum Origin<'o> {
 
 impl Reader {
     /// A reader for one command.
-    pub(crate) fn new(
-        server: &ServiceContext,
-        source: &ReadSource,
-        database: &str,
-        allow_disk_use: bool,
-    ) -> Self {
+    pub(crate) fn new(context: &CommandContext<'_>, source: &ReadSource, allow_disk_use: bool) -> Self {
+        let server = context.server;
         let bytes = |parameter| usize::try_from(server.parameters.unsigned(parameter)).unwrap_or(usize::MAX);
         let pool = &server.host.memory_pool;
         // One stage may hold what there is for all of them, and no more.
@@ -88,13 +83,13 @@ impl Reader {
             (bounded(Parameter::SortMemory), bounded(Parameter::GroupMemory));
         Reader {
             catalog: Arc::clone(&server.node.catalog),
-            database: database.into(),
+            database: context.database.into(),
             source: Arc::new(Mutex::new(source.clone())),
             spill: allow_disk_use.then(|| server.node.spill.within(pool)),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
             sort_memory_bytes,
             stage_memory_bytes,
-            memory: Memory::within(pool, HOLDERS.saturating_mul(stage_memory_bytes.max(sort_memory_bytes))),
+            memory: context.memory(HOLDERS.saturating_mul(stage_memory_bytes.max(sort_memory_bytes))),
         }
     }
 

@@ -6,14 +6,14 @@ use crate::command::coll_stats;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
-use crate::sessions::LogicalSessionId;
+use crate::sessions::{LogicalSessionId, SessionOwner};
 use crate::write::not_on_a_view;
-use ::access::{AccessTarget, Action};
+use ::access::UserName;
 use catalog::Collection;
 use dispatch::command::current_op::{self, Whose};
 use dispatch::command::host_info;
 use dispatch::narrow;
-use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
+use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value, doc};
 use std::sync::Arc;
 
 /// The documents of a report.
@@ -44,7 +44,7 @@ pub(crate) fn documents(
         }
         "$indexStats" => Ok(found.map(|found| index_statistics(context, &found)).unwrap_or_default()),
         "$currentOp" => operations(context, operand),
-        "$listLocalSessions" | "$listSessions" => Ok(sessions(context)),
+        "$listLocalSessions" | "$listSessions" => Ok(sessions(context, operand)),
         // Plans are chosen anew for every query: no plan is cached.
         "$planCacheStats" => Ok(Vec::new()),
         other => {
@@ -136,18 +136,28 @@ fn operations(context: &CommandContext<'_>, operand: RawDocument<'_>) -> Command
     Ok(operations)
 }
 
-/// It is not known whose sessions they are: who may not see all of them sees none.
-fn sessions(context: &CommandContext<'_>) -> Vec<DocumentBuf> {
-    if !context.may(AccessTarget::Cluster, Action::ListSessions) {
-        return Vec::new();
-    }
-    context.server.sessions.all().iter().map(session).collect()
+/// The asker's own sessions, those of all users, or those of the `users` that are named. Whether it may see
+/// others' was asked before.
+fn sessions(context: &CommandContext<'_>, operand: RawDocument<'_>) -> Vec<DocumentBuf> {
+    let users = operand.get("users").and_then(RawValue::as_array).unwrap_or(RawArray::EMPTY);
+    let named: Vec<SessionOwner> = users
+        .iter()
+        .filter_map(|user| {
+            let user = user.as_document()?;
+            let text = |name: &str| user.get(name).and_then(RawValue::as_str);
+            Some(SessionOwner(UserName::new(text("user")?, text("db")?).digest()))
+        })
+        .collect();
+    let owners = if users.is_empty() { vec![context.session_owner()] } else { named };
+    let all = operand.get("allUsers").is_some_and(RawValue::truthy);
+    let known = context.server.sessions.all();
+    known.iter().filter(|session| all || owners.contains(&session.owner)).map(session).collect()
 }
 
 fn session(id: &LogicalSessionId) -> DocumentBuf {
     let mut bytes = Vec::new();
     let mut report = DocumentBuilder::new(&mut bytes);
-    id.append_to(&mut report.start_document("_id"));
+    id.append_whole_to(&mut report.start_document("_id"));
     report.finish();
     DocumentBuf::trusted(bytes)
 }

@@ -137,7 +137,7 @@ pub(crate) fn open_view(
     all.extend(stages);
     let environment = Arc::new(environment);
     let pipeline = Pipeline::parse_documents(&all, &environment)?;
-    let reader = Reader::new(context.server, context.source, context.database, allow_disk_use);
+    let reader = Reader::new(context, context.source, allow_disk_use);
     let top = reader.open(pipeline, Origin::Collection(&resolved.collection), hint, &environment)?;
     Ok(RunningPipeline::new(top, reader.source()))
 }

@@ -65,7 +65,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     check_strictly(request.pipeline, &context.generic)?;
     if request.explain {
         context.offload().await;
-        reply.append_fields(&explain_aggregate(context.server, context.database, target, &request)?);
+        reply.append_fields(&explain_aggregate(context, target, &request)?);
         return Ok(());
     }
     let mut parsed = parse(context, target, &request).await?;
@@ -75,7 +75,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         parsed = Box::pin(parse(context, target, &request)).await?;
     }
     let ParsedAggregate { pipeline, collection, environment } = parsed;
-    await_memory(context.server, &context.client.interrupt).await?;
+    await_memory(context).await?;
     let output = pipeline.output().cloned();
     let mut running = open(context, target, &request, pipeline, &collection, &environment)?;
     let namespace = target.namespace(context.database);
@@ -130,7 +130,7 @@ fn open(
     collection: &str,
     environment: &Arc<Environment>,
 ) -> CommandResult<RunningPipeline> {
-    let reader = Reader::new(context.server, context.source, context.database, request.allow_disk_use);
+    let reader = Reader::new(context, context.source, request.allow_disk_use);
     let origin = match pipeline.source() {
         PipelineSource::Collection => Origin::Collection(collection),
         PipelineSource::Documents(documents) => Origin::Documents(Arc::clone(documents)),

@@ -75,7 +75,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         let target = AggregateTarget::parse(&fields)?;
         let request = AggregateRequest::parse(&mut fields, true)?;
         check_strictly(request.pipeline, &context.generic)?;
-        reply.append_fields(&explain_aggregate(context.server, context.database, target, &request)?);
+        reply.append_fields(&explain_aggregate(context, target, &request)?);
     } else {
         explain_query(context, name, &mut fields, verbosity, reply).await?;
     }
@@ -189,7 +189,7 @@ fn understand(
 fn of_find(context: &CommandContext<'_>, fields: &mut Fields<'_>) -> CommandResult<Explained> {
     let request = FindRequest::take(fields)?;
     let environment = environment(context.server, request.variables)?;
-    let (query, _) = request.query(context.server, &environment)?;
+    let (query, _) = request.query(context, &environment)?;
     let mut options = window(&query);
     if !request.projection.is_empty() {
         let projection = Projection::parse(request.projection, &environment)?;
@@ -251,7 +251,7 @@ fn of_filter(
     one: bool,
     stage: &'static str,
 ) -> CommandResult<Explained> {
-    let query = Query { limit: one.then_some(1), ..filter.query(context.server)? };
+    let query = Query { limit: one.then_some(1), ..filter.query(context)? };
     let options = ExplainOptions { limit: None, ..window(&query) };
     Ok(Explained { query, plan: None, options, write_stage: Some(stage) })
 }
@@ -309,7 +309,7 @@ fn explain_view(
     let mut fields = Fields::nested("aggregate", pipeline.as_raw())?;
     let request = AggregateRequest::parse(&mut fields, true)?;
     let target = AggregateTarget::Collection(name);
-    reply.append_fields(&explain_aggregate(context.server, context.database, target, &request)?);
+    reply.append_fields(&explain_aggregate(context, target, &request)?);
     Ok(())
 }
 

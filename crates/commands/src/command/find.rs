@@ -19,7 +19,7 @@ use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
 use crate::parameters::Parameter;
 use crate::scheduling::Scheduling;
-use crate::server::{DataNode, ServiceContext};
+use crate::server::DataNode;
 use catalog::Collection;
 use dispatch::concern::ReadConcerns;
 use document::{DocumentBuilder, RawDocument, RawValue};
@@ -248,9 +248,10 @@ impl<'a> FindRequest<'a> {
     /// What filter, sort and projection are refused for.
     pub(super) fn query(
         &self,
-        server: &ServiceContext,
+        context: &CommandContext<'_>,
         environment: &Environment,
     ) -> CommandResult<(Query, ResultShape)> {
+        let server = context.server;
         let matcher = Matcher::parse(self.filter, environment)?;
         let (sort, natural) = parse_sort(self.sort)?;
         let projection = match self.projection.is_empty() {
@@ -272,7 +273,7 @@ impl<'a> FindRequest<'a> {
         let pool = &server.host.memory_pool;
         let memory = server.parameters.unsigned(Parameter::SortMemory);
         // Who does not sort holds nothing, and is spared a count that all threads share.
-        let account = if sort.is_empty() { Memory::default() } else { Memory::within(pool, usize::MAX) };
+        let account = if sort.is_empty() { Memory::default() } else { context.memory(usize::MAX) };
         let mut output = ResultShape::new(projection, &matcher);
         output.show_record_id = self.show_record_id;
         let query = Query {
@@ -305,11 +306,11 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
             return find_view(context, reply, name, request, environment).await;
         }
         // The arguments are checked all the same.
-        request.query(context.server, &environment)?;
+        request.query(context, &environment)?;
         append_empty(context, reply, database, name);
         return Ok(());
     };
-    let compile = || request.query(context.server, &environment);
+    let compile = || request.query(context, &environment);
     let (query, mut output) = context.scheduling().compute(compile).await?;
     if request.tailable && !collection.definition().is_capped() {
         return Err(CommandError::bad_value(format!(
@@ -319,7 +320,7 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
     let (sorted, hinted) =
         (!query.sort.is_empty(), matches!(query.hint, Some(Hint::Name(_) | Hint::Pattern(_))));
     if sorted {
-        await_memory(context.server, &context.client.interrupt).await?;
+        await_memory(context).await?;
     }
     let executor = Executor::open(context.source, &collection, query)?;
     if request.return_key {

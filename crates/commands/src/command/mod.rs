@@ -58,6 +58,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &repl_set_internal::CONSENSUS,
     &repl_set::COPY,
     &repl_set_internal::IS_SELF,
+    &access::MERGE_AUTHORIZATION,
     &transactions::ABORT,
     &aggregate::COMMAND,
     &repl_set::APPEND_NOTE,

@@ -84,6 +84,7 @@ const SECTIONS: &[Section] = &[
     ("catalogStats", catalog_stats),
     ("connections", |server| server.host.transport.connections()),
     ("electionMetrics", replication::elections),
+    ("encryptionAtRest", storage::encryption_at_rest),
     ("extra_info", extra_info),
     ("flowControl", replication::flow_control),
     ("globalLock", global_lock),
@@ -182,7 +183,7 @@ fn catalog_stats(server: &Arc<ServiceContext>) -> Document {
     }
 }
 
-/// Who tried to log in.
+/// Who tried to log in, and who is held to its limits.
 fn security(server: &Arc<ServiceContext>) -> Document {
     let counters = &server.counters;
     let attempts = |received: &Counter, successful: &Counter| {
@@ -204,6 +205,7 @@ fn security(server: &Arc<ServiceContext>) -> Document {
         "authentication": {
             "saslSupportedMechsReceived": (counters.mechanisms_asked.get() as i64), "mechanisms": mechanisms,
         },
+        "userLimits": (server.access.usages.to_document()),
     }
 }
 

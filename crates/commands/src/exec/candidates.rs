@@ -54,7 +54,7 @@ impl<'c> Candidates<'c> {
         collection: &Arc<Collection>,
         filter: &StatementFilter<'_>,
     ) -> CommandResult<Self> {
-        let executor = Executor::open(context.source, collection, filter.query(context.server)?)?;
+        let executor = Executor::open(context.source, collection, filter.query(context)?)?;
         Ok(Candidates {
             executor,
             source: context.source,

@@ -1,8 +1,8 @@
 //! The filter of a write statement, parsed when something needs it.
 
 use super::query::Query;
+use crate::context::CommandContext;
 use crate::error::CommandResult;
-use crate::server::ServiceContext;
 use catalog::Collection;
 use document::{RawDocument, RawValue};
 use query::Environment;
@@ -72,7 +72,8 @@ impl<'f> StatementFilter<'f> {
     ///
     /// # Errors
     /// A malformed filter.
-    pub(crate) fn query(&self, server: &ServiceContext) -> CommandResult<Query> {
+    pub(crate) fn query(&self, context: &CommandContext<'_>) -> CommandResult<Query> {
+        let server = context.server;
         let memory = server.parameters.unsigned(crate::parameters::Parameter::SortMemory);
         let pool = &server.host.memory_pool;
         // Who does not sort holds nothing, and is spared a count that all threads share.
@@ -82,7 +83,7 @@ impl<'f> StatementFilter<'f> {
             hint: self.hint.clone(),
             sort: Arc::clone(&self.sort),
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX).min(pool.most()),
-            memory: if sorts { Memory::within(pool, usize::MAX) } else { Memory::default() },
+            memory: if sorts { context.memory(usize::MAX) } else { Memory::default() },
             no_table_scan: server.parameters.is_on(crate::parameters::Parameter::NoTableScan),
             moment_ms: Some(self.moment_ms()),
             ..Query::default()

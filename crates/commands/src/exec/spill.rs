@@ -9,7 +9,7 @@ use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use storage::Store;
+use storage::{Store, Vault, VaultReader, VaultWriter};
 
 /// Code of an error of the operating system (`FileStreamFailed`).
 const FILE_STREAM_FAILED: i32 = 39;
@@ -28,6 +28,8 @@ pub(crate) struct Spill {
     directory: Arc<Path>,
     /// Whose disk it is.
     store: Option<Store>,
+    /// How its files are written.
+    vault: Vault,
     buffer_bytes: usize,
 }
 
@@ -35,7 +37,8 @@ impl Spill {
     /// Spills into this directory, which is made when it is first needed.
     #[cfg(test)]
     pub(crate) fn into_directory(directory: PathBuf) -> Self {
-        Spill { directory: directory.into(), store: None, buffer_bytes: *BUFFER_BYTES.start() }
+        let (store, vault) = (None, Vault::default());
+        Spill { directory: directory.into(), store, vault, buffer_bytes: *BUFFER_BYTES.start() }
     }
 
     /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in
@@ -43,7 +46,8 @@ impl Spill {
     pub(crate) fn beside_data(parameters: &Parameters, store: &Store) -> Self {
         let data = PathBuf::from(parameters.text(Parameter::DbPath));
         let directory = if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() };
-        Spill { directory: directory.into(), store: Some(store.clone()), buffer_bytes: *BUFFER_BYTES.end() }
+        let (vault, store) = (store.vault(), Some(store.clone()));
+        Spill { directory: directory.into(), store, vault, buffer_bytes: *BUFFER_BYTES.end() }
     }
 
     /// The same for sorts that have their memory from this pool.
@@ -68,14 +72,16 @@ impl SpillStore for Spill {
             return Err(QueryError::new(wire::ErrorCode::OutOfDiskSpace as i32, error.to_string()));
         }
         let file = self.create().map_err(|error| failed(&error))?;
+        let file = self.vault.write_to(file).map_err(|error| failed(&error))?;
         let file = BufWriter::with_capacity(self.buffer_bytes, file);
-        Ok(Box::new(FileWriter { file, buffer_bytes: self.buffer_bytes }))
+        Ok(Box::new(FileWriter { file, vault: self.vault.clone(), buffer_bytes: self.buffer_bytes }))
     }
 }
 
 #[derive(Debug)]
 struct FileWriter {
-    file: BufWriter<File>,
+    file: BufWriter<VaultWriter>,
+    vault: Vault,
     buffer_bytes: usize,
 }
 
@@ -85,21 +91,24 @@ impl RunWriter for FileWriter {
     }
 
     fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError> {
-        let file = self.file.into_inner().map_err(|error| failed(error.error()))?;
-        Ok(Box::new(FileRun { file, buffer_bytes: self.buffer_bytes }))
+        let written = self.file.into_inner().map_err(|error| failed(error.error()))?;
+        let file = written.finish().map_err(|error| failed(&error))?;
+        Ok(Box::new(FileRun { file, vault: self.vault, buffer_bytes: self.buffer_bytes }))
     }
 }
 
 #[derive(Debug)]
 struct FileRun {
     file: File,
+    vault: Vault,
     buffer_bytes: usize,
 }
 
 impl SortedRun for FileRun {
     fn open(mut self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
         std::io::Seek::rewind(&mut self.file).map_err(|error| failed(&error))?;
-        Ok(Box::new(FileReader { reader: BufReader::with_capacity(self.buffer_bytes, self.file) }))
+        let file = self.vault.read_from(self.file).map_err(|error| failed(&error))?;
+        Ok(Box::new(FileReader { reader: BufReader::with_capacity(self.buffer_bytes, file) }))
     }
 }
 
@@ -112,7 +121,7 @@ fn write(writer: &mut impl Write, record: &RunRecord) -> std::io::Result<()> {
 
 #[derive(Debug)]
 struct FileReader {
-    reader: BufReader<File>,
+    reader: BufReader<VaultReader>,
 }
 
 impl FileReader {
@@ -186,10 +195,41 @@ mod tests {
     }
 
     /// Files of the directory that this process has open.
-    fn open_files(directory: &Path) -> usize {
+    fn open_files(directory: &Path) -> Vec<PathBuf> {
         let descriptors = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
-        let names = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        names.filter(|name| name.starts_with(directory)).count()
+        let paths = descriptors.flatten().map(|entry| entry.path());
+        paths.filter(|path| std::fs::read_link(path).is_ok_and(|name| name.starts_with(directory))).collect()
+    }
+
+    #[test]
+    fn runs_beside_an_encrypted_store_are_encrypted() {
+        let word = "a word that tells";
+        let directory = tempfile::tempdir().expect("a directory");
+        let key = storage::MasterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").expect("a key");
+        let options = storage::StorageOptions { master_key: Some(key), ..storage::StorageOptions::small() };
+        let store = Store::open(directory.path().join("data"), &options).expect("it opens");
+        let runs = directory.path().join("runs");
+        let spill = Spill { vault: store.vault(), ..Spill::into_directory(runs.clone()) };
+        let records = |count: u32| {
+            (0..count)
+                .map(|n| RunRecord { key: n.to_be_bytes().to_vec(), document: word.as_bytes().to_vec() })
+        };
+        for count in [0, 1, 50_000] {
+            let mut writer = spill.create_run().expect("room on the disk");
+            records(count).for_each(|record| writer.write(&record).expect("room on the disk"));
+            let run = writer.finish().expect("room on the disk");
+            let files = open_files(&runs);
+            let [file] = files.as_slice() else { panic!("{files:?}") };
+            let bytes = std::fs::read(file).expect("readable");
+            assert!(bytes.len() > count as usize * word.len());
+            assert!(!bytes.windows(word.len()).any(|part| part == word.as_bytes()));
+            let (mut reader, mut read) = (run.open().expect("readable"), RunRecord::default());
+            for expect in records(count) {
+                assert!(reader.read_next(&mut read).expect("readable"));
+                assert_eq!(read, expect);
+            }
+            assert!(!reader.read_next(&mut read).expect("readable"), "the run is over");
+        }
     }
 
     /// A slice without an end.
@@ -211,7 +251,7 @@ mod tests {
         for number in 0..1_000_u32 {
             let pushed = sorter.push_keyed(&number.to_be_bytes(), RawDocument::EMPTY).expect("it is taken");
             assert_eq!(pushed, Flow::Pause, "each document is a run");
-            most = most.max(open_files(&directory));
+            most = most.max(open_files(&directory).len());
             sorter.resume(&mut Endless).expect("room on the disk");
         }
         assert!((60..=130).contains(&most), "1,000 runs are in {most} files");

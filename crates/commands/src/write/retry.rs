@@ -5,6 +5,7 @@ use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationCounters;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
+use crate::sessions::LogicalSessionId;
 use catalog::{OperationContext, ReadError};
 use document::{DocumentBuf, DocumentBuilder, RawValue};
 use replication::oplog::Image;
@@ -97,7 +98,7 @@ pub(crate) async fn begin_retryable(
     let table = table.ok_or_else(|| CommandError::internal("a transaction number where no log is kept"))?;
     let ids = ids.of(statements)?;
     // In a box: a command without a number has no room for it.
-    let mut write = Box::pin(check_out(context, table, (session.0, txn_number)));
+    let mut write = Box::pin(check_out(context, table, (session, txn_number)));
     let write = match poll_fn(|task| Poll::Ready(write.as_mut().poll(task))).await {
         Poll::Ready(write) => write,
         // Another command has the session.
@@ -133,12 +134,12 @@ pub(crate) fn failed(error: CheckOutError) -> CommandError {
 async fn check_out(
     context: &CommandContext<'_>,
     table: &RetryTable,
-    (session, txn_number): ([u8; 16], i64),
+    (session, txn_number): (LogicalSessionId, i64),
 ) -> Result<RetryableWrite, CheckOutError> {
     let mut tier = context.scheduling().tier();
     loop {
         let reading = OperationContext { tier, ..context.writing() };
-        match table.check_out((lsid(session), txn_number), &reading).await {
+        match table.check_out((lsid(session.id, session.owner.0), txn_number), &reading).await {
             Ok(Some(write)) => return Ok(write),
             Ok(None) => {
                 context.offload().await;

@@ -1,5 +1,6 @@
 //! A write with a transaction number is done once, however often it is sent and to whichever primary.
 
+use crate::sessions::SessionOwner;
 use crate::testing::{TestClient, TestMember};
 use catalog::Decision;
 use document::{Document, Value, doc};
@@ -316,7 +317,7 @@ fn what_was_refused_is_not_confirmed_by_what_follows() {
     let table = member.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = member.server.node.writing(&receipts);
-    let check_out = || block_on(table.check_out((lsid([SESSION; 16]), 1), &writing));
+    let check_out = || block_on(table.check_out((lsid([SESSION; 16], SessionOwner::NOBODY.0), 1), &writing));
     let write = check_out().expect("it is free").expect("there are rows");
     let collection = member.server.node.catalog.collection("test", "c").expect("the collection");
     let change = |id: i32, role: Option<i32>| {
@@ -345,7 +346,8 @@ fn a_wait_for_a_session_in_use_is_ended() {
     let table = member.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = member.server.node.writing(&receipts);
-    let used = block_on(table.check_out((lsid([SESSION; 16]), 1), &writing)).expect("it is free");
+    let used = block_on(table.check_out((lsid([SESSION; 16], SessionOwner::NOBODY.0), 1), &writing))
+        .expect("it is free");
     let again = |limit: i32| {
         let mut command = numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 1);
         if limit > 0 {
@@ -378,7 +380,8 @@ fn an_entry_waits_for_the_command_that_has_the_session() {
     let table = other.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = other.server.node.writing(&receipts);
-    let write = block_on(table.check_out((lsid([SESSION; 16]), 2), &writing)).expect("it is free");
+    let write = block_on(table.check_out((lsid([SESSION; 16], SessionOwner::NOBODY.0), 2), &writing))
+        .expect("it is free");
     std::thread::scope(|scope| {
         let log = primary.log();
         let applying = scope.spawn({

@@ -71,6 +71,6 @@ async fn logout<N: Node>(context: &mut CommandContext<'_, N>) -> CommandResult {
     {
         context.audit(|| event).await;
     }
-    context.client.access.set_user(None);
+    context.client.access.log_out();
     Ok(())
 }

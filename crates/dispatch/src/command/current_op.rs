@@ -115,7 +115,7 @@ pub fn idle_cursors<N: Node>(server: &ServiceContext<N>, whose: &Whose) -> Vec<D
             .append("host", host.as_str())
             .append("ns", view.namespace.as_str());
         if let Some(session) = view.session {
-            session.append_to(&mut document.start_document("lsid"));
+            session.append_whole_to(&mut document.start_document("lsid"));
         }
         let mut cursor = document.start_document("cursor");
         cursor.append("cursorId", view.id).append("nDocsReturned", view.returned as i64);
@@ -165,7 +165,7 @@ fn write<N: Node>(
     document.append("currentOpTime", utc_text(began_ms).as_str());
     document.append_value("opid", &narrow(operation.id));
     if let Some(session) = operation.session {
-        session.append_to(&mut document.start_document("lsid"));
+        session.append_whole_to(&mut document.start_document("lsid"));
     }
     document
         .append("secs_running", took.as_secs() as i64)

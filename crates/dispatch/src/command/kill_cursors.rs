@@ -4,7 +4,7 @@
 
 use super::{Command, Run};
 use crate::context::CommandContext;
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult, code};
 use crate::node::Node;
 use access::{AccessTarget, Action};
 use document::{DocumentBuilder, RawValue};
@@ -37,7 +37,8 @@ fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder
         found.is_some_and(|(_, owner)| !context.owns(owner.as_ref()))
     };
     if !may_any && ids.iter().any(is_foreign) {
-        return Err(context.unauthorized());
+        let message = format!("not authorized to kill cursor on {namespace}");
+        return Err(CommandError::new(code::UNAUTHORIZED, message));
     }
     for id in ids {
         let is_ours = cursors.namespace(id).is_some_and(|(of, _)| of == namespace);

@@ -2,6 +2,7 @@
 
 mod absent;
 mod definition;
+mod listener_limits;
 mod markdown;
 mod service_executor;
 mod table;
@@ -9,6 +10,7 @@ mod wired_tiger;
 
 pub use absent::{ABSENT, Absent};
 pub use definition::{Definition, Kind, Setting, SettingError};
+pub use listener_limits::parse_listener_limits;
 pub use markdown::markdown;
 pub use service_executor::{ExecutorChoice, SERVICE_EXECUTORS};
 pub use table::{ALL, DEFINITIONS, Parameter};

@@ -1,6 +1,7 @@
 //! Every tunable of the server. Sorted by name within each part.
 
 use super::definition::{Definition, Kind};
+use super::listener_limits::check as check_listener_limits;
 use super::service_executor::ExecutorChoice;
 
 macro_rules! parameters {
@@ -142,6 +143,11 @@ parameters! {
         both("maxConns" "net.maxIncomingConnections"),
         "Connections beyond this number are refused. 0, and the limit in any case: as many as the process \
         may open descriptors, less a reserve of a twentieth (256 to 4,352) for files.";
+    ListenerMaxConnections "net.listenerMaxIncomingConnections" Kind::Form { default: "",
+        form: "`address=number` pairs, separated by commas", check: check_listener_limits }, "connections",
+            start("listenerMaxConns" "net.listenerMaxIncomingConnections"),
+        "Connections beyond this number are refused at single listeners, named as in net.bindIp (a Unix \
+        socket by its path), so that those of others have their part of net.maxIncomingConnections.";
     Port "net.port" integer(27_017, 0, 65_535), "", start("port" "net.port"),
         "TCP port; 0 takes a free one and tells it in the log line \"Listening on\".";
     PriorityPort "net.priorityPort" integer(0, 0, 65_535), "", start("priorityPort" "net.priorityPort"),
@@ -166,6 +172,9 @@ parameters! {
             start("tlsCertificateKeyFile" "net.tls.certificateKeyFile"),
         "The server's certificate, those between it and its authority, and its private key (not encrypted), \
         in PEM. rotateCertificates reads all files anew.";
+    TlsClusterFile "net.tls.clusterFile" text(""), "", start("tlsClusterFile" "net.tls.clusterFile"),
+        "The certificate that this member shows to the others of its set, and its key (not encrypted), in \
+        PEM. Empty: that of net.tls.certificateKeyFile.";
     TlsDisabledProtocols "net.tls.disabledProtocols" Kind::Form { default: "",
         form: "TLS1_0, TLS1_1, TLS1_2, TLS1_3, none, separated by commas", check: check_protocols }, "",
             start("tlsDisabledProtocols" "net.tls.disabledProtocols"),
@@ -212,10 +221,31 @@ parameters! {
         "By what the members of a set know each other: the key of security.keyFile, or certificates with the \
         same organisation, unit and domain components (`x509`; net.tls.CAFile says whose). `sendKeyFile` and \
         `sendX509` show the one and believe both, to go over member by member.";
+    EnableEncryption "security.enableEncryption" off(), "",
+        start("enableEncryption" "security.enableEncryption"),
+        "Encrypts what is written to the data directory, with a key from security.encryptionKeyFile or \
+        security.encryptionKeyCommand. For a new directory, and from then on for each start with it: one \
+        that holds data which are not encrypted is refused.";
+    EncryptionCipherMode "security.encryptionCipherMode" Kind::Choice { default: "AES256-GCM",
+        allowed: &["AES256-GCM"] }, "", start("encryptionCipherMode" "security.encryptionCipherMode"),
+        "The cipher of security.enableEncryption; there is one.";
+    EncryptionKeyCommand "security.encryptionKeyCommand" text(""), "",
+        start("encryptionKeyCommand" "security.encryptionKeyCommand"),
+        "A command of the shell that prints the key of security.enableEncryption on its standard output, as \
+        security.encryptionKeyFile has it. It is run at each start.";
+    EncryptionKeyFile "security.encryptionKeyFile" text(""), "",
+        start("encryptionKeyFile" "security.encryptionKeyFile"),
+        "File with the key of security.enableEncryption: 32 bytes in base64. Its owner alone may read it. \
+        Without it the data cannot be read: keep a copy elsewhere.";
     KeyFile "security.keyFile" text(""), "", start("keyFile" "security.keyFile"),
         "File with the key by which the members of a set know each other: 6 to 1024 characters of base64, \
         white space aside, or a list of two while they change it. Its owner alone may read it. Turns \
         security.authorization on. Empty: members believe whoever reaches them.";
+    TransitionToAuth "security.transitionToAuth" off(), "",
+            start("transitionToAuth" "security.transitionToAuth"),
+        "A member with security.keyFile or certificates logs in at others that want it to, and believes \
+        those that do not; clients may log in, and nobody has to. While a set goes over to access control, \
+        member by member.";
     RedactClientLogData "redactClientLogData" off(), "",
         both("redactClientLogData" "security.redactClientLogData"),
         "Values of clients' documents and commands are `###` in the log; names of fields, collections and \
@@ -436,6 +466,9 @@ parameters! {
         "The most threads of each pool; 0 for four per core, and 16 at least.";
     PoolMinThreads "servicePoolMinThreads" integer(1, 0, 4096), "threads", runtime(),
         "Threads of each pool that are kept although they have nothing to do.";
+    TlsHandshakeTimeout "tlsHandshakeTimeoutMillis" integer(30_000, 0, DAY_MS), "ms", fixed(),
+        "A client that has begun to speak TLS, or has to, and has not completed the handshake after so long \
+        is disconnected; 0 waits for ever.";
     TtlIndexDeleteTargetDocs "ttlIndexDeleteTargetDocs" integer(50_000, 0, i64::MAX), "documents", runtime(),
         "So many expired documents of one TTL index are deleted before those of the next one; 0 for no \
         bound.";

@@ -42,6 +42,11 @@ pub fn adopt_copy(data: &Path, open: OpenStore<'_>) -> Result<bool, CopyError> {
     }
     let copy = directory.join(COPY);
     let is_there = copy.join("engine").exists();
+    if is_there {
+        // Its files were written with the keys that are here, or with none.
+        storage::copy_keys(data, &copy)?;
+        storage::mark_ready(&copy)?;
+    }
     // A crash between the two renamings leaves no store: this one was judged before.
     if is_there && data.join("engine").exists() && !prepare(data, &copy, open)? {
         tracing::warn!("the copy of the data is of no use any more");

@@ -6,6 +6,9 @@
 //! | the member | [`Receiver`]: fetches the files into `initial-sync/`, and goes on with that after any end |
 //! | the member, before its store is opened | [`adopt_copy`]: the copy takes the place of its store |
 //!
+//! What goes over the network is what the files hold: each member encrypts its own
+//! (`docs/design/encryption.md`).
+//!
 //! `docs/design/initial-sync.md`.
 
 mod adopt;
@@ -24,6 +27,7 @@ pub use status::{CopyProgress, CopyStatus, FailedAttempt};
 use std::io;
 use std::path::Path;
 use storage::files::{remove_tree as remove, sync_names as sync_directory};
+use storage::{Store, Vault};
 
 /// The command by which members copy.
 pub const COPY_COMMAND: &str = "_heddleCopy";
@@ -46,6 +50,11 @@ impl From<io::Error> for CopyError {
     fn from(error: io::Error) -> Self {
         CopyError(error.to_string())
     }
+}
+
+/// How a file of a checkpoint is written: those of the engine as the store writes them.
+fn vault_of(name: &str, store: &Store) -> Vault {
+    if name.contains('/') { store.vault() } else { Vault::default() }
 }
 
 /// Removes what was collected, so that a crash leaves all of it or nothing that counts.

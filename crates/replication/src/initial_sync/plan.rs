@@ -5,14 +5,15 @@ use crate::entry::LogIndex;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use storage::Vault;
 use storage::files::{CheckpointFile, is_checkpoint_file};
 
 /// Within the directory of the copy.
 const FILE: &str = "plan";
 
 /// Whether all of a file is there: it gets its name when it is whole and on the disk.
-pub(super) fn is_in(file: &CheckpointFile, copy: &Path) -> bool {
-    std::fs::metadata(copy.join(&file.name)).is_ok_and(|found| found.len() == file.bytes)
+pub(super) fn is_in(file: &CheckpointFile, copy: &Path, vault: &Vault) -> bool {
+    vault.length(&copy.join(&file.name)).is_ok_and(|found| found == file.bytes)
 }
 
 /// A copy that can be fetched.

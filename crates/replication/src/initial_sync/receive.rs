@@ -213,7 +213,9 @@ impl Receiver {
     /// Copies nothing that the disk cannot hold beside what is there.
     async fn check_room(&self, directory: &Path, plan: &CopyPlan) -> Result<(), CopyError> {
         let copy = directory.join(COPY);
-        let wanted: u64 = plan.files.iter().filter(|file| !is_in(file, &copy)).map(|file| file.bytes).sum();
+        let vault = self.store.vault();
+        let missing = plan.files.iter().filter(|file| !is_in(file, &copy, &vault));
+        let wanted: u64 = missing.map(|file| file.bytes).sum();
         let room = self.store.room_beside_data();
         if wanted <= room {
             return Ok(());
@@ -239,7 +241,7 @@ impl Receiver {
         let mut told = began;
         for file in &plan.files {
             // It gets its name when it is whole and on the disk.
-            if is_in(file, &copy) {
+            if is_in(file, &copy, &self.store.vault()) {
                 self.attempts.lock().copied(file.bytes);
                 continue;
             }
@@ -258,13 +260,13 @@ impl Receiver {
         told: &mut Instant,
     ) -> Result<(), Failure> {
         let part = path.with_added_extension("part");
-        let mut written = File::create(&part)?;
+        let mut written = super::vault_of(&file.name, &self.store).create(&part)?;
         let mut offset = 0;
         while offset < file.bytes {
             let Chunk { data, pause } = self.fetch_chunk(plan, file, offset).await?;
             written.write_all(&data)?;
             // A whole file at once would hold up other syncs of this disk.
-            written.sync_data()?;
+            written.file().sync_data()?;
             offset += data.len() as u64;
             let progress = self.attempts.lock().copied(data.len() as u64);
             if ambient::elapsed(*told) >= TOLD_EVERY {
@@ -274,7 +276,7 @@ impl Receiver {
             }
             self.rest(pause.max(self.store.background_pause(data.len() as u64))).await;
         }
-        written.sync_all()?;
+        written.finish()?.sync_all()?;
         Ok(std::fs::rename(part, path)?)
     }
 

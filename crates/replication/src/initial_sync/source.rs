@@ -8,13 +8,11 @@ use ambient::elapsed;
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use storage::Store;
 use storage::files::{checksum, is_checkpoint_file};
+use storage::{KEYRING, Store};
 use wire::ErrorCode;
 
 /// Within the data directory: a directory for each copy.
@@ -103,7 +101,12 @@ impl CopySource {
         let path = directory.join(&id);
         self.used.lock().insert(id.clone(), ambient::now());
         self.store.checkpoint(&path).map_err(failed)?;
-        let files = storage::files::checkpoint_files(&path).map_err(failed)?;
+        let mut files = storage::files::checkpoint_files(&path).map_err(failed)?;
+        // Who copies encrypts with keys of its own, or not at all.
+        files.retain(|file| file.name != KEYRING);
+        for file in &mut files {
+            file.bytes = self.store.vault().length(&path.join(&file.name)).map_err(failed)?;
+        }
         let plan = CopyPlan { id, host: String::new(), at, files };
         tracing::info!(
             copy = plan.id,
@@ -119,16 +122,18 @@ impl CopySource {
         if !is_known {
             return Err(SetError::new(ErrorCode::BadValue, "expected a file of a copy"));
         }
-        let file = File::open(directory.join(id).join(name)).map_err(|error| match error.kind() {
+        let unreadable = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => {
                 SetError::new(ErrorCode::NoSuchKey, format!("there is no copy '{id}'"))
             }
             _ => failed(error),
-        })?;
+        };
+        let (path, vault) = (directory.join(id).join(name), super::vault_of(name, &self.store));
+        let mut file = vault.open(&path).map_err(unreadable)?;
         self.used.lock().insert(id.to_owned(), ambient::now());
-        let left = file.metadata().map_err(failed)?.len().saturating_sub(offset);
+        let left = vault.length(&path).map_err(unreadable)?.saturating_sub(offset);
         let mut data = vec![0; left.min(CHUNK_BYTES_MAX) as usize];
-        file.read_exact_at(&mut data, offset).map_err(failed)?;
+        file.seek_to(offset).and_then(|()| file.read_exact(&mut data)).map_err(failed)?;
         let mut bytes = Vec::with_capacity(data.len() + 64);
         let mut builder = DocumentBuilder::new(&mut bytes);
         builder.append("crc32c", i64::from(checksum(&data)));

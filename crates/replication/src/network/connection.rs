@@ -98,7 +98,10 @@ impl Connection {
         let login = options.login.as_ref();
         let answer = connection.exchange(greeting(purpose, login).as_raw(), greeted)?;
         if let Some(login) = login {
-            log_in(login, &mut connection, answer.as_raw(), greeted)?;
+            match log_in(login, &mut connection, answer.as_raw(), greeted) {
+                Err(PeerError::NotLoggedIn { .. }) if options.login_is_optional => {}
+                logged_in => logged_in?,
+            }
         }
         Ok(connection)
     }

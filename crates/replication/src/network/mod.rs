@@ -61,6 +61,9 @@ pub struct NetworkOptions {
     pub tls: Option<MemberTls>,
     /// Who logs in at the beginning of each connection; `None`: nobody.
     pub login: Option<LoginIdentity>,
+    /// Whether a connection on which that comes to nothing is used nevertheless: while a set goes over to
+    /// access control.
+    pub login_is_optional: bool,
 }
 
 impl Default for NetworkOptions {
@@ -76,6 +79,7 @@ impl Default for NetworkOptions {
             questions_max: 100,
             tls: None,
             login: None,
+            login_is_optional: false,
         }
     }
 }

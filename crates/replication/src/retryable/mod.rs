@@ -119,17 +119,12 @@ impl RetryableWrite {
     }
 }
 
-/// The logical session with this id, as rows and entries name it: with who owns it, which is nobody.
-pub fn lsid(id: [u8; 16]) -> DocumentBuf {
-    /// SHA-256 of no name.
-    const NOBODY: [u8; 32] = [
-        0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27,
-        0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
-    ];
+/// The logical session with this id and owner (`uid`), as rows and entries name it.
+pub fn lsid(id: [u8; 16], owner: [u8; 32]) -> DocumentBuf {
     let mut bytes = Vec::with_capacity(80);
     DocumentBuilder::new(&mut bytes)
         .append("id", RawValue::Binary { subtype: 4, bytes: &id })
-        .append("uid", RawValue::Binary { subtype: 0, bytes: &NOBODY });
+        .append("uid", RawValue::Binary { subtype: 0, bytes: &owner });
     DocumentBuf::trusted(bytes)
 }
 

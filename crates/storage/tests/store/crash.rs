@@ -12,11 +12,15 @@ use crate::{COUNT, commit, exists, journal};
 const CHILD_DIRECTORY: &str = "HEDDLE_TEST_CRASH_DIRECTORY";
 const CHILD_THREADS: usize = 4;
 
+fn options() -> StorageOptions {
+    crate::options_of(module_path!())
+}
+
 /// A child that another test starts holds every lock of this process until it has begun its own program.
 fn open(path: &Path) -> Store {
     let patience = Instant::now() + Duration::from_secs(5);
     loop {
-        match Store::open(path, &StorageOptions::small()) {
+        match Store::open(path, &options()) {
             Err(OpenError::Locked { .. }) if Instant::now() < patience => std::thread::yield_now(),
             opened => return opened.unwrap(),
         }
@@ -92,8 +96,8 @@ fn a_copied_directory_has_every_applied_commit() {
 /// Commits, lets the journal thread rest, commits more, cuts the log's end off and opens the image.
 fn with_torn_tail(kept: impl FnOnce(u64) -> u64, check: impl FnOnce(Result<Store, OpenError>)) {
     let (directory, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = StorageOptions { journal_interval: Duration::from_millis(500), ..StorageOptions::small() };
-    let store = Store::open(directory.path(), &options).unwrap();
+    let slow = StorageOptions { journal_interval: Duration::from_millis(500), ..options() };
+    let store = Store::open(directory.path(), &slow).unwrap();
     for number in 0..50 {
         commit(&store, &format!("{number:02}")).unwrap();
     }
@@ -103,7 +107,7 @@ fn with_torn_tail(kept: impl FnOnce(u64) -> u64, check: impl FnOnce(Result<Store
     }
     copy(directory.path(), image.path());
     keep(&newest_log(image.path()), kept);
-    check(Store::open(image.path(), &StorageOptions::small()));
+    check(Store::open(image.path(), &options()));
 }
 
 #[test]
@@ -171,8 +175,9 @@ fn a_killed_process_loses_nothing_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let mut acknowledged = Vec::new();
     for round in 1..=4 {
+        let (_, module) = module_path!().split_once("::").unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crash::child_that_is_killed", "--nocapture"])
+            .args(["--exact", &format!("{module}::child_that_is_killed"), "--nocapture"])
             .env(CHILD_DIRECTORY, directory.path())
             .stdout(Stdio::piped())
             .spawn()

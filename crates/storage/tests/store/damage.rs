@@ -10,6 +10,10 @@ use tempfile::TempDir;
 
 const DOCUMENTS: u32 = 600;
 
+fn options() -> StorageOptions {
+    crate::options_of(module_path!())
+}
+
 fn key(number: u32) -> [u8; 8] {
     (7 << 32 | u64::from(number)).to_be_bytes()
 }
@@ -33,7 +37,7 @@ fn put(store: &Store, numbers: impl Iterator<Item = u32>) {
 fn killed() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let (live, left) = (directory.path().join("live"), directory.path().join("left"));
-    let store = Store::open(&live, &StorageOptions::small()).unwrap();
+    let store = Store::open(&live, &options()).unwrap();
     put(&store, 0..DOCUMENTS / 2);
     store.flush().unwrap();
     put(&store, DOCUMENTS / 2..DOCUMENTS);
@@ -55,12 +59,14 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn found(path: &Path) -> Vec<FileDefect> {
-    check_files::<OpenError>(path, |_| Ok(())).unwrap()
+    check_files::<OpenError>(path, options().master_key.as_ref(), |_| Ok(())).unwrap()
 }
 
-/// The files of a data directory that are read by more than people.
+/// The files of a data directory that are read by more than people, but that of the keys, without which
+/// nothing is.
 fn files(path: &Path) -> Vec<PathBuf> {
-    let is_for_people = |name: &str| name.starts_with("LOG") || name == "LOCK" || name == "heddle.lock";
+    let is_for_people =
+        |name: &str| name.starts_with("LOG") || ["LOCK", "heddle.lock", "encryption"].contains(&name);
     let of = |directory: PathBuf| {
         let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.is_file()).collect::<Vec<_>>()
@@ -75,7 +81,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 
 /// Every document that is read is the right one; how many are, or why not all.
 fn read_all(path: &Path) -> Result<u32, String> {
-    let store = Store::open(path, &StorageOptions::small()).map_err(|error| error.to_string())?;
+    let store = Store::open(path, &options()).map_err(|error| error.to_string())?;
     let view = store.read_view();
     let mut read = 0;
     for number in 0..DOCUMENTS {
@@ -150,7 +156,7 @@ fn a_flipped_byte_in_any_file_is_found_and_never_served() {
 
 /// How many index entries are read, or why not all.
 fn entries(path: &Path) -> Result<u32, String> {
-    let store = Store::open(path, &StorageOptions::small()).map_err(|error| error.to_string())?;
+    let store = Store::open(path, &options()).map_err(|error| error.to_string())?;
     let view = store.read_view();
     let mut cursor = view.cursor(Keyspace::Indexes, KeyRange::all(), Direction::Forward).unwrap();
     let mut read = 0;
@@ -208,7 +214,7 @@ fn a_manifest_that_is_cut_anywhere_costs_nothing_in_silence() {
     const WRITES: CounterId = CounterId(7);
     let directory = tempfile::tempdir().unwrap();
     let [live, path, started] = ["live", "left", "started"].map(|name| directory.path().join(name));
-    let store = Store::open(&live, &StorageOptions::small()).unwrap();
+    let store = Store::open(&live, &options()).unwrap();
     for part in 0..3 {
         put(&store, part * DOCUMENTS / 3..(part + 1) * DOCUMENTS / 3);
         let mut unit = WriteUnit::new();
@@ -230,7 +236,7 @@ fn a_manifest_that_is_cut_anywhere_costs_nothing_in_silence() {
         copy(&path, &started);
         let told = found(&path);
         let is_found = told.iter().any(|defect| !defect.is_harmless);
-        match Store::open(&started, &StorageOptions::small()) {
+        match Store::open(&started, &options()) {
             Err(error) => {
                 assert!(is_found, "cut to {length}: the check finds nothing, and a start says {error}");
                 let is_damage = matches!(error, OpenError::Corrupt { .. } | OpenError::JournalDamaged { .. });
@@ -313,8 +319,10 @@ fn the_keys_of_a_damaged_block_are_told_and_all_others_saved() {
     assert_eq!(range.keyspace, Keyspace::Documents);
     let number = |key: &Option<Vec<u8>>| u32::from_be_bytes(*key.as_ref().unwrap().last_chunk().unwrap());
     let (from, to) = (number(&range.from), number(&range.to));
-    assert!(from < to && to - from < 60, "a block of 8 KiB: {from} to {to}");
-    let salvage = Salvage::open(&path).unwrap();
+    // An encrypted page may be of two blocks.
+    let blocks = if options().master_key.is_some() { 2 } else { 1 };
+    assert!(from < to && to - from < blocks * 60, "{blocks} blocks of 8 KiB: {from} to {to}");
+    let salvage = Salvage::open(&path, options().master_key.as_ref()).unwrap();
     let mut saved = Vec::new();
     let mut lost = Vec::new();
     let walked: Result<(), String> = salvage.walk(
@@ -339,18 +347,18 @@ fn the_keys_of_a_damaged_block_are_told_and_all_others_saved() {
 #[test]
 fn a_directory_in_use_is_not_checked() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path(), &StorageOptions::small()).unwrap();
-    let checked = check_files::<OpenError>(directory.path(), |_| Ok(()));
+    let store = Store::open(directory.path(), &options()).unwrap();
+    let checked = check_files::<OpenError>(directory.path(), options().master_key.as_ref(), |_| Ok(()));
     assert!(matches!(checked, Err(OpenError::Locked { .. })), "{checked:?}");
     drop(store);
-    check_files::<OpenError>(directory.path(), |_| Ok(())).unwrap();
+    check_files::<OpenError>(directory.path(), options().master_key.as_ref(), |_| Ok(())).unwrap();
 }
 
 #[test]
 fn a_damaged_block_of_range_deletions_brings_nothing_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("left");
-    let store = Store::open(&path, &StorageOptions::small()).unwrap();
+    let store = Store::open(&path, &options()).unwrap();
     put(&store, 0..DOCUMENTS);
     store.compact(Keyspace::Documents, &KeyRange::all(), &mut || true).unwrap();
     // Tables that hold nothing else, and would go at once with what they delete if they were compacted.

@@ -37,10 +37,10 @@ fn the_directory_is_free_when_the_last_handle_is_gone() {
 fn a_newer_format_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path()).unwrap());
-    std::fs::write(directory.path().join("FORMAT"), "heddle storage format 2\nstate ready\n").unwrap();
+    std::fs::write(directory.path().join("FORMAT"), "heddle storage format 3\nstate ready\n").unwrap();
     assert!(matches!(
         open(directory.path()).unwrap_err(),
-        OpenError::NewerVersion { found: 2, supported: 1, .. }
+        OpenError::NewerVersion { found: 3, supported: 2, .. }
     ));
 }
 

@@ -39,6 +39,8 @@ pub struct TlsFiles {
     /// The server's certificate, those between it and its authority, and its private key:
     /// `net.tls.certificateKeyFile`.
     pub certificate_key: PathBuf,
+    /// The same for what is shown to other members of a set: `net.tls.clusterFile`. `None`: that one.
+    pub member_certificate_key: Option<PathBuf>,
     /// Authorities of clients' certificates: `net.tls.CAFile`. `None`: clients are not asked for one.
     pub authorities: Option<PathBuf>,
     /// Certificates that are revoked: `net.tls.CRLFile`.
@@ -50,6 +52,12 @@ pub struct TlsFiles {
     pub tls_1_2: bool,
     /// The same for TLS 1.3.
     pub tls_1_3: bool,
+}
+
+impl TlsFiles {
+    fn shown_to_members(&self) -> &Path {
+        self.member_certificate_key.as_ref().unwrap_or(&self.certificate_key)
+    }
 }
 
 /// Why TLS cannot be spoken with these files.
@@ -111,6 +119,7 @@ struct TlsCounters {
     tls_1_2: AtomicU64,
     tls_1_3: AtomicU64,
     failed: AtomicU64,
+    timed_out: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -123,6 +132,8 @@ pub struct TlsStatistics {
     pub tls_1_3: u64,
     /// Handshakes that failed.
     pub failed: u64,
+    /// Handshakes that took too long.
+    pub timed_out: u64,
     /// Connections in clear that were closed.
     pub refused: u64,
 }
@@ -156,8 +167,8 @@ impl Tls {
         Ok(())
     }
 
-    /// How the server speaks TLS to other members: it trusts [`TlsFiles::authorities`] and shows its own
-    /// certificate. `None`: it speaks to them in clear.
+    /// How the server speaks TLS to other members: it trusts [`TlsFiles::authorities`] and shows its
+    /// certificate for them. `None`: it speaks to them in clear.
     ///
     /// # Errors
     /// [`TlsError`]; there must be authorities.
@@ -166,7 +177,7 @@ impl Tls {
             return Ok(None);
         }
         let authorities = self.files.authorities.as_ref().ok_or(TlsError::NoAuthorities)?;
-        let path = &self.files.certificate_key;
+        let path = self.files.shown_to_members();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions(&self.files)?)
@@ -178,12 +189,12 @@ impl Tls {
         Ok(Some(config))
     }
 
-    /// The server's own certificate, in DER.
+    /// The certificate that the server shows to other members, in DER.
     ///
     /// # Errors
     /// [`TlsError`].
-    pub fn own_certificate(&self) -> Result<Vec<u8>, TlsError> {
-        let chain = certificates("a certificate", &self.files.certificate_key)?;
+    pub fn member_certificate(&self) -> Result<Vec<u8>, TlsError> {
+        let chain = certificates("a certificate", self.files.shown_to_members())?;
         Ok(chain.first().expect("there is one").to_vec())
     }
 
@@ -201,8 +212,13 @@ impl Tls {
             tls_1_2: count(&self.counters.tls_1_2),
             tls_1_3: count(&self.counters.tls_1_3),
             failed: count(&self.counters.failed),
+            timed_out: count(&self.counters.timed_out),
             refused: count(&self.counters.refused),
         }
+    }
+
+    pub(crate) fn count_timed_out(&self, handshakes: u64) {
+        self.counters.timed_out.fetch_add(handshakes, Ordering::Relaxed);
     }
 
     fn count_handshake(&self, version: Option<ProtocolVersion>) {

@@ -44,6 +44,9 @@ impl<S: ByteStream> SecuredStream<S> {
     pub(crate) fn new(stream: S, session: Arc<Session>) -> Self {
         let secured = session.take_secured().unwrap_or_else(|| match &session.shared.options.tls {
             Some(tls) if !matches!(session.local(), Endpoint::Unix(_)) => {
+                if tls.mode() == TlsMode::Require {
+                    session.handshake_begins();
+                }
                 Secured::Unknown(Arc::clone(tls), ReceiveBuffer::new())
             }
             _ => Secured::Clear,
@@ -51,7 +54,8 @@ impl<S: ByteStream> SecuredStream<S> {
         Self { stream, session, secured }
     }
 
-    /// Finds out what the client speaks. Gives what of it is in clear already; 0: it has gone.
+    /// Finds out what the client speaks. Gives what of it is in clear already; 0: it has gone. Who has begun
+    /// to speak TLS, or has to, is to come to an end with the handshake.
     async fn tell(&mut self, plain: &mut ReceiveBuffer) -> io::Result<Option<usize>> {
         let Secured::Unknown(tls, first) = &mut self.secured else { return Ok(None) };
         let mut first = std::mem::take(first);
@@ -62,7 +66,12 @@ impl<S: ByteStream> SecuredStream<S> {
             let (result, buffer) = self.stream.receive(first).await;
             first = buffer;
             match result {
-                Ok(count) => ended = count == 0,
+                Ok(count) => {
+                    ended = count == 0;
+                    if first.filled().len() < TELLING || is_tls(first.filled()) {
+                        self.session.handshake_begins();
+                    }
+                }
                 Err(error) => {
                     self.secured = Secured::Unknown(tls, first);
                     return Err(error);
@@ -81,6 +90,7 @@ impl<S: ByteStream> SecuredStream<S> {
                 "The server is configured to only allow SSL connections",
             ));
         }
+        self.session.handshake_ends();
         plain.extend(first.filled());
         self.secured = Secured::Clear;
         Ok(Some(count))

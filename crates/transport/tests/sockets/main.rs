@@ -28,4 +28,5 @@ mod messages;
 mod models;
 mod serving;
 mod support;
+mod tls;
 mod unread;

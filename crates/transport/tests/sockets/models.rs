@@ -55,6 +55,31 @@ fn changes_under_load_lose_no_request() {
 }
 
 #[test]
+fn a_listener_has_as_many_connections_as_it_may_and_others_have_theirs() {
+    let bind_addresses = vec!["127.0.0.1".to_owned(), "127.0.0.2".to_owned()];
+    let listener_max_connections = vec![("127.0.0.2".to_owned(), 2)];
+    let limited =
+        ServerOptions { bind_addresses, listener_max_connections, ..options(ServiceExecutor::Reactor) };
+    let (server, _service) = start(limited);
+    let join = |place: usize| {
+        let mut stream = TcpStream::connect(server.tcp_addresses()[place]).expect("the kernel accepts");
+        let reply = ask(&mut stream, &command(doc! { "echo": 1 }, 1));
+        let code = reply.get("code").cloned();
+        (stream, code)
+    };
+    let (first, second) = (join(1), join(1));
+    assert_eq!((&first.1, &second.1), (&None, &None));
+    let (_, refused) = join(1);
+    assert_eq!(refused, Some(402.into()), "ResourceExhausted");
+    let others: Vec<_> = (0..5).map(|_| join(0)).collect();
+    assert!(others.iter().all(|(_, code)| code.is_none()), "another listener's are counted");
+    assert_eq!(server.statistics().connections.rejected, 1);
+    drop(first);
+    eventually("the end of the first", || server.statistics().connections.current == 6);
+    assert_eq!(join(1).1, None, "there is room again");
+}
+
+#[test]
 fn each_listener_has_its_own_model() {
     let bind_addresses = vec!["127.0.0.1".to_owned(), "127.0.0.2".to_owned()];
     let listener_executors = vec![("127.0.0.2".to_owned(), ServiceExecutor::Reactor)];

@@ -3,11 +3,13 @@
 //! Source: MongoDB manual, "User Management Commands" and "Role Management Commands".
 
 mod credentials;
+mod merge;
 mod roles;
 mod roles_info;
 mod users;
 mod users_info;
 
+pub(crate) use merge::COMMAND as MERGE_AUTHORIZATION;
 pub(crate) use roles::{
     CREATE as CREATE_ROLE, DROP as DROP_ROLE, DROP_ALL as DROP_ALL_ROLES, GRANT as GRANT_ROLES_TO_ROLE,
     GRANT_PRIVILEGES, REVOKE as REVOKE_ROLES_FROM_ROLE, REVOKE_PRIVILEGES, UPDATE as UPDATE_ROLE,
@@ -25,7 +27,7 @@ use crate::audit::collection_or_create;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::wrong_type;
-use access::RoleName;
+use access::{RoleName, UserLimits};
 use catalog::Decision;
 use document::{Document, RawDocument, RawValue};
 
@@ -63,6 +65,12 @@ fn take_roles(context: &mut CommandContext<'_>) -> CommandResult<Option<Vec<Role
 /// The same where it has to be there.
 fn need_roles(context: &mut CommandContext<'_>) -> CommandResult<Vec<RoleName>> {
     take_roles(context)?.ok_or_else(|| context.fields.missing("roles"))
+}
+
+/// Takes the field `limits`. An empty document takes all limits away.
+fn take_limits(context: &mut CommandContext<'_>) -> CommandResult<Option<UserLimits>> {
+    let limits = context.fields.document("limits")?;
+    limits.map(UserLimits::parse).transpose().map_err(crate::access::refused)
 }
 
 /// A user or role as it is to become.

@@ -1,7 +1,7 @@
 //! `createRole`, `updateRole`, `dropRole`, `dropAllRolesFromDatabase`, and what grants to and revokes from a
 //! role.
 
-use super::{change, need_roles, store, take_roles, target, users};
+use super::{change, need_roles, store, take_limits, take_roles, target, users};
 use crate::access::{ROLES, check_roles, refused, role_not_found};
 use crate::command::{Command, Run};
 use crate::context::CommandContext;
@@ -98,6 +98,7 @@ async fn create(context: &mut CommandContext<'_>) -> CommandResult {
     let privileges = take_privileges(context)?.ok_or_else(|| context.fields.missing("privileges"))?;
     let roles = need_roles(context)?;
     let restrictions = take_restrictions(context)?.unwrap_or_default();
+    let limits = take_limits(context)?.unwrap_or_default();
     context.fields.finish()?;
     if name.database == "local" {
         return Err(CommandError::bad_value("Cannot create roles in the local database"));
@@ -109,7 +110,7 @@ async fn create(context: &mut CommandContext<'_>) -> CommandResult {
     check_reach(&name.database, &privileges, &roles).map_err(refused)?;
     check_roles(&context.server.node, &roles)?;
     check_circle(context, &name, &roles)?;
-    let role = RoleDefinition { name, privileges, roles, restrictions };
+    let role = RoleDefinition { name, privileges, roles, restrictions, limits };
     store(context, ROLES, &role.name.id(), |found| match found {
         Some(_) => Err(already_exists(&role.name)),
         None => Ok(Some(role.to_document())),
@@ -142,8 +143,9 @@ async fn update(context: &mut CommandContext<'_>) -> CommandResult {
     let privileges = take_privileges(context)?;
     let roles = take_roles(context)?;
     let restrictions = take_restrictions(context)?;
+    let limits = take_limits(context)?;
     context.fields.finish()?;
-    if privileges.is_none() && roles.is_none() && restrictions.is_none() {
+    if privileges.is_none() && roles.is_none() && restrictions.is_none() && limits.is_none() {
         return Err(CommandError::bad_value("Must specify at least one field to update in updateRole"));
     }
     let given = roles.as_deref().unwrap_or_default();
@@ -154,6 +156,7 @@ async fn update(context: &mut CommandContext<'_>) -> CommandResult {
         role.privileges = privileges.unwrap_or_else(|| std::mem::take(&mut role.privileges));
         role.roles = roles.unwrap_or_else(|| std::mem::take(&mut role.roles));
         role.restrictions = restrictions.unwrap_or_else(|| std::mem::take(&mut role.restrictions));
+        role.limits = limits.unwrap_or(role.limits);
     })
     .await
 }

@@ -74,10 +74,16 @@ fn describe(graph: &RoleGraph, name: &RoleName, privileges: bool, restrictions: 
         let own: Vec<Value> = own.iter().map(|one| one.to_document().into()).collect();
         described.push("authenticationRestrictions", own);
     }
+    if let Some(limits) = made.map(|made| made.limits).filter(|limits| !limits.is_empty()) {
+        described.push("limits", limits.to_document());
+    }
     described.push("inheritedRoles", roles_value(&inherited.roles));
     if privileges {
-        let all = graph.inherited(std::slice::from_ref(name)).privileges;
-        described.push("inheritedPrivileges", privileges_value(&all));
+        let all = graph.inherited(std::slice::from_ref(name));
+        described.push("inheritedPrivileges", privileges_value(&all.privileges));
+        if !all.limits.is_empty() {
+            described.push("inheritedLimits", all.limits.to_document());
+        }
     }
     described.push("isBuiltin", made.is_none() && is_builtin(name));
     Some(described)

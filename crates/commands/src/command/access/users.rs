@@ -2,12 +2,12 @@
 //! `revokeRolesFromUser`.
 
 use super::credentials::Password;
-use super::{change, need_roles, store, take_roles, target};
+use super::{change, need_roles, store, take_limits, take_roles, target};
 use crate::access::{SECRET_ID, USERS, VERSIONS, check_roles, refused};
 use crate::command::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
-use access::{LoginRestriction, Mechanism, RoleName, UserName};
+use access::{LoginRestriction, Mechanism, RoleName, UserLimits, UserName};
 use document::{Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use wire::ErrorCode;
 
@@ -51,6 +51,7 @@ struct Options<'a> {
     custom_data: Option<RawDocument<'a>>,
     roles: Option<Vec<RoleName>>,
     restrictions: Option<Vec<LoginRestriction>>,
+    limits: Option<UserLimits>,
 }
 
 impl<'a> Options<'a> {
@@ -59,12 +60,14 @@ impl<'a> Options<'a> {
         let roles = take_roles(context)?;
         let restrictions = context.fields.array("authenticationRestrictions")?;
         let restrictions = restrictions.map(LoginRestriction::parse_list).transpose().map_err(refused)?;
+        let limits = take_limits(context)?;
         context.fields.finish()?;
-        Ok(Options { custom_data, roles, restrictions })
+        Ok(Options { custom_data, roles, restrictions, limits })
     }
 
     fn is_empty(&self) -> bool {
-        self.custom_data.is_none() && self.roles.is_none() && self.restrictions.is_none()
+        let (data, roles) = (&self.custom_data, &self.roles);
+        data.is_none() && roles.is_none() && self.restrictions.is_none() && self.limits.is_none()
     }
 
     /// Puts them into a user's document.
@@ -79,6 +82,11 @@ impl<'a> Options<'a> {
             let restrictions: Vec<Value> =
                 restrictions.iter().map(|restriction| restriction.to_document().into()).collect();
             user.insert("authenticationRestrictions", restrictions);
+        }
+        match self.limits {
+            Some(limits) if limits.is_empty() => drop(user.remove("limits")),
+            Some(limits) => drop(user.insert("limits", limits.to_document())),
+            None => {}
         }
     }
 }
@@ -137,7 +145,7 @@ fn check_kind(name: &UserName, password: &Password) -> CommandResult {
 }
 
 /// From the first user on, unknown ones have the same salts on every member.
-async fn keep_secret(context: &CommandContext<'_>) -> CommandResult {
+pub(super) async fn keep_secret(context: &CommandContext<'_>) -> CommandResult {
     let secret = Value::binary(0, context.server.node.own_secret().to_vec());
     let document = doc! { "_id": SECRET_ID, "secret": secret };
     store(context, VERSIONS, SECRET_ID, |found| Ok(Some(found.map_or(document, RawDocument::to_document))))

@@ -79,6 +79,9 @@ fn describe(user: &AccessUser, shown: &Shown) -> Document {
             described.push(name, value.clone());
         }
     }
+    if let Some(limits) = stored.get("limits") {
+        described.push("limits", limits.clone());
+    }
     let mechanisms: Vec<Value> = user.mechanisms().map(|mechanism| mechanism.name().into()).collect();
     if user.name.database == "$external" {
         described.push("mechanisms", vec![Value::from("external")]);
@@ -93,6 +96,9 @@ fn describe(user: &AccessUser, shown: &Shown) -> Document {
         let privileges: Vec<Value> =
             user.inherited.privileges.iter().map(|privilege| privilege.to_document().into()).collect();
         described.push("inheritedPrivileges", privileges);
+        if !user.inherited.limits.is_empty() {
+            described.push("inheritedLimits", user.inherited.limits.to_document());
+        }
     }
     if shown.restrictions || shown.privileges {
         let lists =

@@ -9,6 +9,14 @@ use storage::{BudgetStatistics, StorageKnobs, StorageStatistics};
 
 const MS_PER_S: f64 = 1000.0;
 
+/// As MongoDB Enterprise tells it.
+pub(super) fn encryption_at_rest(server: &Arc<ServiceContext>) -> Document {
+    let vault = server.node.store.vault();
+    let Some(key) = vault.key_id() else { return doc! { "encryptionEnabled": false } };
+    let mode = server.parameters.text(Parameter::EncryptionCipherMode);
+    doc! { "encryptionEnabled": true, "encryptionKeyId": key, "encryptionCipherMode": mode }
+}
+
 pub(super) fn storage(server: &Arc<ServiceContext>) -> Document {
     let statistics = server.node.store.statistics();
     let engine = &statistics.engine;

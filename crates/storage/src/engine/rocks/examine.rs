@@ -2,7 +2,6 @@
 //! nothing is changed.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,8 +9,9 @@ use super::log_file::{LogItem, LogReader};
 use super::partial::{DamagedKeys, PartialDatabase, link};
 use super::version_log::{TableEntry, VersionLog, manifest_of, table_name};
 use crate::check::{DamagedRange, FileDefect, Scratch};
-use crate::files::{checksum_of_file, remove_tree};
+use crate::files::{checksum_of, remove_tree};
 use crate::keyspace::Keyspace;
+use crate::vault::Vault;
 
 /// Bytes before the first mutation of a batch: sequence number u64 LE and count u32 LE.
 const BATCH_HEADER_BYTES: usize = 12;
@@ -30,12 +30,13 @@ pub(crate) struct EngineFacts {
 pub(crate) fn examine<E: From<io::Error>>(
     engine: &Path,
     scratch: &Path,
+    vault: &Vault,
     look: &mut dyn FnMut(&str) -> Result<(), E>,
     found: &mut Vec<FileDefect>,
 ) -> Result<EngineFacts, E> {
     look("CURRENT")?;
-    let Some(manifest) = check_names(engine, found)? else { return Ok(EngineFacts::default()) };
-    let log = VersionLog::read(&manifest)?;
+    let Some(manifest) = check_names(engine, vault, found)? else { return Ok(EngineFacts::default()) };
+    let log = VersionLog::read(&manifest, vault)?;
     let name = file_name(&manifest);
     look(&name)?;
     let is_known = log.families.len() == Keyspace::ALL.len();
@@ -43,19 +44,19 @@ pub(crate) fn examine<E: From<io::Error>>(
         let defect = format!("bytes {} to {}: {}", part.from, part.to, part.defect);
         FileDefect { is_harmless: part.is_cut && is_known, ..FileDefect::new(&name, defect) }
     }));
-    check_identity(engine, &log, found)?;
-    super::text_files::check(engine, found)?;
+    check_identity(engine, vault, &log, found)?;
+    super::text_files::check(engine, vault, found)?;
     for (number, table) in &log.tables {
         look(&table_name(*number))?;
-        check_table(engine, scratch, &log, (*number, table), look, found)?;
+        check_table(engine, scratch, vault, &log, (*number, table), look, found)?;
     }
     for (number, path) in journals_of(engine)? {
         if is_replayed(&log, number) {
             look(&file_name(&path))?;
         }
     }
-    let journals = read_journals(engine, &log)?;
-    found.extend(forgotten_tables(engine, scratch, &log, &journals)?);
+    let journals = read_journals(engine, vault, &log)?;
+    found.extend(forgotten_tables(engine, scratch, vault, &log, &journals)?);
     found.extend(journals.defects);
     Ok(EngineFacts { sequence: journals.newest.max(log.last_sequence) })
 }
@@ -77,12 +78,12 @@ pub(super) struct Journals {
 }
 
 /// Reads the journals that are replayed.
-pub(super) fn read_journals(engine: &Path, log: &VersionLog) -> io::Result<Journals> {
+pub(super) fn read_journals(engine: &Path, vault: &Vault, log: &VersionLog) -> io::Result<Journals> {
     let mut journals = Journals { first: None, newest: 0, begin_late: false, defects: Vec::new() };
-    journals.defects.extend(missing_journals(engine, log)?);
+    journals.defects.extend(missing_journals(engine, vault, log)?);
     let mut before: Option<u64> = None;
     for (_, path) in journals_of(engine)?.into_iter().filter(|(number, _)| is_replayed(log, *number)) {
-        let journal = read_journal(&path)?;
+        let journal = read_journal(&path, vault)?;
         journals.defects.extend(journal.defects);
         if let Some(first) = journal.first
             && first > before.unwrap_or(log.last_sequence) + 1
@@ -102,14 +103,14 @@ pub(super) fn read_journals(engine: &Path, log: &VersionLog) -> io::Result<Journ
 
 /// Journals that are gone or short although the MANIFEST has not let go of them. Of one that is in tables
 /// nothing is needed: then only the end of the MANIFEST is lost that says so.
-fn missing_journals(engine: &Path, log: &VersionLog) -> io::Result<Vec<FileDefect>> {
+fn missing_journals(engine: &Path, vault: &Vault, log: &VersionLog) -> io::Result<Vec<FileDefect>> {
     let mut missing = Vec::new();
     for (number, synced) in &log.journals {
         let name = format!("{number:06}.log");
-        let defect = match std::fs::metadata(engine.join(&name)) {
+        let defect = match vault.length(&engine.join(&name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => "it is missing".to_owned(),
-            Ok(found) if found.len() >= *synced => continue,
-            found => format!("it has {} bytes", found?.len()),
+            Ok(found) if found >= *synced => continue,
+            found => format!("it has {} bytes", found?),
         };
         let is_harmless = lets_go(log, *number);
         let needed = if is_harmless { ", and all of it is in tables" } else { "" };
@@ -143,10 +144,16 @@ pub(super) fn journals_of(engine: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 /// `CURRENT`, and the MANIFEST that it names or, where it is damaged, is taken instead.
-fn check_names(engine: &Path, found: &mut Vec<FileDefect>) -> io::Result<Option<PathBuf>> {
-    let manifest = manifest_of(engine)?;
+fn check_names(engine: &Path, vault: &Vault, found: &mut Vec<FileDefect>) -> io::Result<Option<PathBuf>> {
+    let manifest = manifest_of(engine, vault)?;
     let expected = manifest.as_deref().map(|path| format!("{}\n", file_name(path)));
-    let current = std::fs::read(engine.join("CURRENT")).ok();
+    let current = match vault.read(&engine.join("CURRENT")) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            found.push(FileDefect::new("CURRENT", error.to_string()));
+            return Ok(manifest);
+        }
+        current => current.ok(),
+    };
     match (&current, &expected) {
         (None, _) => found.push(FileDefect::new("CURRENT", "it is missing".to_owned())),
         (Some(current), Some(expected)) if current == expected.as_bytes() => {}
@@ -161,8 +168,16 @@ fn check_names(engine: &Path, found: &mut Vec<FileDefect>) -> io::Result<Option<
     Ok(manifest)
 }
 
-fn check_identity(engine: &Path, log: &VersionLog, found: &mut Vec<FileDefect>) -> io::Result<()> {
-    match std::fs::read(engine.join("IDENTITY")) {
+fn check_identity(
+    engine: &Path,
+    vault: &Vault,
+    log: &VersionLog,
+    found: &mut Vec<FileDefect>,
+) -> io::Result<()> {
+    match vault.read(&engine.join("IDENTITY")) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            found.push(FileDefect::new("IDENTITY", error.to_string()));
+        }
         Ok(identity) if !log.database_id.is_empty() && identity.trim_ascii_end() != log.database_id => {
             found.push(FileDefect::new("IDENTITY", "it is not the name that the MANIFEST has".to_owned()));
         }
@@ -175,6 +190,7 @@ fn check_identity(engine: &Path, log: &VersionLog, found: &mut Vec<FileDefect>) 
 fn check_table<E: From<io::Error>>(
     engine: &Path,
     scratch: &Path,
+    vault: &Vault,
     log: &VersionLog,
     (number, table): (u64, &TableEntry),
     look: &mut dyn FnMut(&str) -> Result<(), E>,
@@ -187,24 +203,25 @@ fn check_table<E: From<io::Error>>(
         return Ok(());
     };
     let whole = |defect: String| FileDefect::new(&name, defect).with_range(whole_range(keyspace, table));
-    let size = match std::fs::metadata(&path) {
+    let size = match vault.length(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             found.push(whole("it is missing".to_owned()));
             return Ok(());
         }
-        metadata => metadata?.len(),
+        length => length?,
     };
     if size != table.bytes {
         found.push(whole(format!("it has {size} bytes, and was written with {}", table.bytes)));
         return Ok(());
     }
     if let Some(expected) = table.checksum {
-        let (_, sum) = checksum_of_file(&path, |_| look(&name))?;
-        if sum == expected {
+        let mut file = vault.open_leniently(&path)?;
+        let (_, sum) = checksum_of(&mut file, |_| look(&name))?;
+        if sum == expected && !file.is_damaged() {
             return Ok(());
         }
     }
-    let damaged = damaged_in_table(engine, scratch, log, number);
+    let damaged = damaged_in_table(engine, scratch, vault, log, number);
     match damaged {
         Ok(ranges) => found.extend(ranges.into_iter().map(|keys| {
             FileDefect::new(&name, keys.detail.clone()).with_range(DamagedRange::of(keyspace, keys))
@@ -230,12 +247,13 @@ pub(super) fn whole_range(keyspace: Keyspace, table: &TableEntry) -> DamagedRang
 pub(super) fn damaged_in_table(
     engine: &Path,
     scratch: &Path,
+    vault: &Vault,
     log: &VersionLog,
     number: u64,
 ) -> Result<Vec<DamagedKeys>, String> {
     let table = log.tables.get(&number).ok_or("it is not known")?;
     let keyspace = keyspace_of(log, table).ok_or("it is of a keyspace that is not known")?;
-    let alone = PartialDatabase::open(engine, scratch, log, false, |kept| kept == number);
+    let alone = PartialDatabase::open(engine, scratch, vault, log, false, |kept| kept == number);
     let alone = alone.map_err(|error| error.to_string())?;
     let Err(detail) = alone.verify() else { return Ok(Vec::new()) };
     alone.opens(keyspace.name())?;
@@ -262,9 +280,9 @@ struct Journal {
     defects: Vec<FileDefect>,
 }
 
-fn read_journal(path: &Path) -> io::Result<Journal> {
+fn read_journal(path: &Path, vault: &Vault) -> io::Result<Journal> {
     let name = file_name(path);
-    let mut reader = LogReader::new(File::open(path)?);
+    let mut reader = LogReader::new(vault.open_leniently(path)?);
     let mut journal = Journal { first: None, last: None, defects: Vec::new() };
     while let Some(item) = reader.next()? {
         match item {
@@ -284,6 +302,12 @@ fn read_journal(path: &Path) -> io::Result<Journal> {
                     .push(FileDefect { is_harmless: part.is_cut, ..FileDefect::new(&name, defect) });
             }
         }
+    }
+    if reader.file().is_damaged() {
+        // What the end of a file says where something in it does not open is not to be relied on.
+        journal.defects.iter_mut().for_each(|defect| defect.is_harmless = false);
+        let defect = "a part of it does not open with its key".to_owned();
+        journal.defects.push(FileDefect::new(&name, defect));
     }
     Ok(journal)
 }
@@ -317,6 +341,7 @@ fn unknown_tables(engine: &Path, log: &VersionLog) -> io::Result<BTreeSet<u64>> 
 pub(super) fn forgotten_tables(
     engine: &Path,
     scratch: &Path,
+    vault: &Vault,
     log: &VersionLog,
     journals: &Journals,
 ) -> io::Result<Vec<FileDefect>> {
@@ -331,7 +356,7 @@ pub(super) fn forgotten_tables(
         link(&engine.join(&name), &directory.join(&name))?;
     }
     // Where none of them is whole, none was part of the database.
-    let found = PartialDatabase::put_in_order(&directory).unwrap_or_default();
+    let found = PartialDatabase::put_in_order(&directory, vault).unwrap_or_default();
     remove_tree(&directory)?;
     let is_forgotten = |table: &TableEntry| {
         let family = found.families.get(&table.family);
@@ -364,19 +389,19 @@ pub(crate) struct StartFacts {
 ///
 /// # Errors
 /// What the file system says.
-pub(crate) fn before_start(engine: &Path, data: &Path) -> io::Result<StartFacts> {
-    let Some(manifest) = manifest_of(engine)? else { return Ok(StartFacts::default()) };
-    let mut log = VersionLog::read(&manifest)?;
-    log.remove_torn_end(&manifest)?;
-    let missing = missing_journals(engine, &log)?;
+pub(crate) fn before_start(engine: &Path, data: &Path, vault: &Vault) -> io::Result<StartFacts> {
+    let Some(manifest) = manifest_of(engine, vault)? else { return Ok(StartFacts::default()) };
+    let mut log = VersionLog::read(&manifest, vault)?;
+    log.remove_torn_end(&manifest, vault)?;
+    let missing = missing_journals(engine, vault, &log)?;
     if !missing.is_empty() && missing.iter().all(|defect| defect.is_harmless) {
-        log.let_go_of_journals(&manifest)?;
+        log.let_go_of_journals(&manifest, vault)?;
     }
-    let journals = read_journals(engine, &log)?;
+    let journals = read_journals(engine, vault, &log)?;
     let mut forbids = None;
     if !unknown_tables(engine, &log)?.is_empty() {
         let scratch = Scratch::make(data)?;
-        forbids = forgotten_tables(engine, scratch.path(), &log, &journals)?.into_iter().next();
+        forbids = forgotten_tables(engine, scratch.path(), vault, &log, &journals)?.into_iter().next();
     }
     if journals.begin_late {
         forbids = journals.defects.iter().find(|defect| !defect.is_harmless).cloned();
@@ -388,19 +413,25 @@ pub(crate) fn before_start(engine: &Path, data: &Path) -> io::Result<StartFacts>
 ///
 /// # Errors
 /// What the file system says.
-pub(crate) fn table_checksums(engine: &Path) -> io::Result<Vec<(String, u32)>> {
-    let Some(manifest) = manifest_of(engine)? else { return Ok(Vec::new()) };
-    let log = VersionLog::read(&manifest)?;
+pub(crate) fn table_checksums(engine: &Path, vault: &Vault) -> io::Result<Vec<(String, u32)>> {
+    let Some(manifest) = manifest_of(engine, vault)? else { return Ok(Vec::new()) };
+    let log = VersionLog::read(&manifest, vault)?;
     let noted = log.tables.iter().filter_map(|(number, table)| Some((table_name(*number), table.checksum?)));
     Ok(noted.collect())
 }
 
 /// Tables that are not whole, by number.
-pub(super) fn damaged_tables(engine: &Path, scratch: &Path, log: &VersionLog) -> io::Result<BTreeSet<u64>> {
+pub(super) fn damaged_tables(
+    engine: &Path,
+    scratch: &Path,
+    vault: &Vault,
+    log: &VersionLog,
+) -> io::Result<BTreeSet<u64>> {
     let mut damaged = BTreeSet::new();
     for (number, table) in &log.tables {
         let mut found = Vec::new();
-        check_table(engine, scratch, log, (*number, table), &mut |_| io::Result::Ok(()), &mut found)?;
+        let look = &mut |_: &str| io::Result::Ok(());
+        check_table(engine, scratch, vault, log, (*number, table), look, &mut found)?;
         if !found.is_empty() {
             damaged.insert(*number);
         }

@@ -55,6 +55,10 @@ impl<R: Read> LogReader<R> {
         LogReader { file, block: Vec::new(), begin: 0, at: 0, parts: None }
     }
 
+    pub(super) fn file(&self) -> &R {
+        &self.file
+    }
+
     fn place(&self) -> u64 {
         self.begin + self.at as u64
     }

@@ -3,6 +3,7 @@
 mod deletions;
 mod errors;
 pub(crate) mod examine;
+mod key_order;
 mod limiter;
 mod log_file;
 mod options;
@@ -11,6 +12,7 @@ mod raw;
 mod reader;
 pub(crate) mod salvage;
 mod seal;
+mod sealed;
 mod statistics;
 mod tables;
 pub(crate) mod text_files;
@@ -35,10 +37,13 @@ use crate::error::StorageError;
 use crate::keyspace::{KeyRange, Keyspace};
 use crate::options::StorageOptions;
 use crate::unit::{Mutation, MutationLog, WriteUnit};
+use crate::vault::Vault;
 pub use errors::RocksOpenFailure;
 use errors::{storage_error, write_failure};
+use key_order::in_key_order;
 use limiter::RateLimiter;
 use reader::RocksReader;
+use sealed::EngineFiles;
 
 pub(crate) use partial::{DamagedKeys, link as link_table};
 pub(crate) use reader::PinnedSlice;
@@ -58,27 +63,10 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// The mutations by key, those of one key in their order; all in their order where a range is removed.
-fn in_key_order(log: &MutationLog) -> Vec<Mutation<'_>> {
-    let mut mutations: Vec<_> = log.iter().collect();
-    if mutations.iter().all(|mutation| place(mutation).is_some()) {
-        mutations.sort_by_key(place);
-    }
-    mutations
-}
-
-fn place<'m>(mutation: &Mutation<'m>) -> Option<(u8, &'m [u8])> {
-    match *mutation {
-        Mutation::Put { keyspace, key, .. } | Mutation::Delete { keyspace, key } => {
-            Some((keyspace as u8, key))
-        }
-        Mutation::DeleteRange { .. } => None,
-    }
-}
-
 /// The open database and what must live as long.
 struct Database {
     rocks: DB,
+    files: EngineFiles,
     warming: Warming,
     /// Holds the statistics object.
     options: Options,
@@ -119,7 +107,7 @@ impl Database {
 
     /// To be called when RocksDB has written its options.
     fn note_text_files(&self) {
-        if let Err(error) = text_files::note(self.rocks.path()) {
+        if let Err(error) = text_files::note(self.rocks.path(), self.files.vault()) {
             tracing::warn!(%error, "the checksums of the engine's options could not be written");
         }
     }
@@ -269,6 +257,17 @@ impl RocksEngine {
         create: bool,
         spare_disk: bool,
     ) -> Result<RocksEngine, RocksOpenFailure> {
+        Self::open_in(&Vault::default(), path, options, create, spare_disk)
+    }
+
+    /// As [`RocksEngine::open`], with the files of a vault.
+    pub(crate) fn open_in(
+        vault: &Vault,
+        path: &Path,
+        options: &StorageOptions,
+        create: bool,
+        spare_disk: bool,
+    ) -> Result<RocksEngine, RocksOpenFailure> {
         let cache = Cache::new_hyper_clock_cache(size(options.cache_bytes), 0);
         let mut database_options = options::database_options(options, create);
         let limiter = (!options.engine_defaults)
@@ -280,13 +279,17 @@ impl RocksEngine {
         if spare_disk {
             raw::spare_disk(&mut database_options);
         }
+        let files = EngineFiles::of(vault);
+        files.install(&mut database_options);
         let families = options::column_families(options, &cache);
         let rocks = DB::open_cf_descriptors(&database_options, path, families)?;
+        files.check_opened(path);
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
         write_options.set_no_slowdown(!options.engine_defaults);
         let database = Arc::new(Database {
             rocks,
+            files,
             warming: Warming::default(),
             events,
             counts_tickers: options.engine_statistics,

@@ -14,10 +14,12 @@ use rocksdb::{DBRawIterator, ReadOptions};
 
 use super::errors::storage_error;
 use super::raw;
+use super::sealed::EngineFiles;
 use super::version_log::{VersionLog, manifest_of, table_name};
 use crate::error::StorageError;
 use crate::files::remove_tree;
 use crate::keyspace::Keyspace;
+use crate::vault::Vault;
 
 /// Of everything that is read here.
 const CACHE_BYTES: usize = 32 << 20;
@@ -42,6 +44,8 @@ type OnEntry<'f, E> = &'f mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>;
 /// Some of a database's tables.
 pub(super) struct PartialDatabase {
     rocks: DB,
+    /// Held for the database.
+    _files: EngineFiles,
     directory: PathBuf,
 }
 
@@ -62,6 +66,7 @@ impl PartialDatabase {
     pub(super) fn open(
         engine: &Path,
         scratch: &Path,
+        vault: &Vault,
         log: &VersionLog,
         with_journals: bool,
         is_kept: impl Fn(u64) -> bool,
@@ -79,23 +84,26 @@ impl PartialDatabase {
             let name = journal.1.file_name().unwrap_or_default();
             link(&journal.1, &directory.join(name)).map_err(io)?;
         }
-        log.write_for(&directory, is_kept).map_err(io)?;
-        let rocks = open_to_read(&directory, log.families.values()).map_err(storage_error)?;
-        Ok(PartialDatabase { rocks, directory })
+        log.write_for(&directory, vault, is_kept).map_err(io)?;
+        let files = EngineFiles::of(vault);
+        let rocks = open_to_read(&directory, &files, log.families.values()).map_err(storage_error)?;
+        Ok(PartialDatabase { rocks, _files: files, directory })
     }
 
     /// What RocksDB's own repair makes of the tables in a directory; it moves those that are damaged away.
     ///
     /// # Errors
     /// What the file system and RocksDB say.
-    pub(super) fn put_in_order(directory: &Path) -> Result<VersionLog, StorageError> {
+    pub(super) fn put_in_order(directory: &Path, vault: &Vault) -> Result<VersionLog, StorageError> {
         let io =
             |error: std::io::Error| StorageError::Engine(format!("{}: {error}", directory.display()).into());
         let mut options = Options::default();
         options.set_log_level(LogLevel::Error);
+        let files = EngineFiles::of(vault);
+        files.install(&mut options);
         DB::repair(&options, directory).map_err(storage_error)?;
-        let manifest = manifest_of(directory).map_err(io)?;
-        manifest.map_or_else(|| Ok(VersionLog::default()), |path| VersionLog::read(&path).map_err(io))
+        let manifest = manifest_of(directory, vault).map_err(io)?;
+        manifest.map_or_else(|| Ok(VersionLog::default()), |path| VersionLog::read(&path, vault).map_err(io))
     }
 
     /// The sequence number of the newest write in it.
@@ -240,12 +248,17 @@ fn between(low: &[u8], high: &[u8]) -> Vec<u8> {
     middle
 }
 
-fn open_to_read<'n>(path: &Path, families: impl Iterator<Item = &'n String>) -> Result<DB, Error> {
+fn open_to_read<'n>(
+    path: &Path,
+    files: &EngineFiles,
+    families: impl Iterator<Item = &'n String>,
+) -> Result<DB, Error> {
     let mut options = Options::default();
     options.set_paranoid_checks(false);
     options.set_wal_recovery_mode(DBRecoveryMode::SkipAnyCorruptedRecord);
     options.set_max_open_files(OPEN_FILES_MAX);
     options.set_log_level(LogLevel::Error);
+    files.install(&mut options);
     let cache = Cache::new_lru_cache(CACHE_BYTES);
     let families = families.map(|name| {
         let mut table = BlockBasedOptions::default();

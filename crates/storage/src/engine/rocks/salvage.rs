@@ -20,6 +20,7 @@ use crate::check::{DamagedRange, FileDefect};
 use crate::error::StorageError;
 use crate::files::remove_tree;
 use crate::keyspace::Keyspace;
+use crate::vault::Vault;
 
 /// Is given keys and values, and how sure they are.
 type OnFound<'f, E> = &'f mut dyn FnMut(&[u8], &[u8], Found) -> Result<(), E>;
@@ -52,18 +53,20 @@ impl RocksSalvage {
     pub(crate) fn open(
         engine: &Path,
         scratch: &Path,
+        vault: &Vault,
         synced: Option<u64>,
     ) -> Result<RocksSalvage, StorageError> {
         let io = |error: io::Error| StorageError::Engine(format!("{}: {error}", engine.display()).into());
-        let log = match manifest_of(engine).map_err(io)? {
-            Some(manifest) => VersionLog::read(&manifest).map_err(io)?,
+        let log = match manifest_of(engine, vault).map_err(io)? {
+            Some(manifest) => VersionLog::read(&manifest, vault).map_err(io)?,
             None => VersionLog::default(),
         };
-        let journals = read_journals(engine, &log).map_err(io)?;
-        let mut salvage = match reason_to_distrust(engine, scratch, &log, &journals, synced).map_err(io)? {
-            Some(reason) => Self::without_manifest(engine, scratch, reason)?,
-            None => Self::with_manifest(engine, scratch, &log)?,
-        };
+        let journals = read_journals(engine, vault, &log).map_err(io)?;
+        let mut salvage =
+            match reason_to_distrust(engine, scratch, vault, &log, &journals, synced).map_err(io)? {
+                Some(reason) => Self::without_manifest(engine, scratch, vault, reason)?,
+                None => Self::with_manifest(engine, scratch, vault, &log)?,
+            };
         salvage.defects.extend(journals.defects);
         let newest = journals.newest.max(salvage.all.sequence());
         if let Some(synced) = synced.filter(|synced| *synced > newest) {
@@ -75,12 +78,17 @@ impl RocksSalvage {
         Ok(salvage)
     }
 
-    fn with_manifest(engine: &Path, scratch: &Path, log: &VersionLog) -> Result<RocksSalvage, StorageError> {
+    fn with_manifest(
+        engine: &Path,
+        scratch: &Path,
+        vault: &Vault,
+        log: &VersionLog,
+    ) -> Result<RocksSalvage, StorageError> {
         let io = |error: io::Error| StorageError::Engine(format!("{}: {error}", engine.display()).into());
-        let damaged = damaged_tables(engine, scratch, log).map_err(io)?;
+        let damaged = damaged_tables(engine, scratch, vault, log).map_err(io)?;
         let (mut lost, mut defects) = (BTreeSet::new(), Vec::new());
         for number in &damaged {
-            if let Err(reason) = opens_alone(engine, scratch, log, *number) {
+            if let Err(reason) = opens_alone(engine, scratch, vault, log, *number) {
                 lost.insert(*number);
                 let range = log
                     .tables
@@ -105,10 +113,10 @@ impl RocksSalvage {
                 });
             }
         }
-        let all = PartialDatabase::open(engine, scratch, log, true, |number| !lost.contains(&number))?;
+        let all = PartialDatabase::open(engine, scratch, vault, log, true, |number| !lost.contains(&number))?;
         let is_whole = |number: u64| !damaged.contains(&number);
         let whole = (damaged.len() > lost.len())
-            .then(|| PartialDatabase::open(engine, scratch, log, true, is_whole))
+            .then(|| PartialDatabase::open(engine, scratch, vault, log, true, is_whole))
             .transpose()?;
         Ok(RocksSalvage { all, whole, defects })
     }
@@ -116,7 +124,12 @@ impl RocksSalvage {
     /// Where it is not known which tables belong together, RocksDB's own repair puts in order all that are
     /// there; it leaves out those that are damaged themselves. The journals come on top: it would lose what
     /// they have of keyspaces that have no table yet.
-    fn without_manifest(engine: &Path, scratch: &Path, reason: &str) -> Result<RocksSalvage, StorageError> {
+    fn without_manifest(
+        engine: &Path,
+        scratch: &Path,
+        vault: &Vault,
+        reason: &str,
+    ) -> Result<RocksSalvage, StorageError> {
         let io = |error: io::Error| StorageError::Engine(format!("{}: {error}", engine.display()).into());
         let directory = scratch.join("tables");
         remove_tree(&directory).map_err(io)?;
@@ -128,7 +141,7 @@ impl RocksSalvage {
         }
         let mut log = match tables.is_empty() {
             true => VersionLog::default(),
-            false => PartialDatabase::put_in_order(&directory)?,
+            false => PartialDatabase::put_in_order(&directory, vault)?,
         };
         for (family, keyspace) in (0u64..).zip(Keyspace::ALL) {
             log.families.entry(family).or_insert_with(|| keyspace.name().to_owned());
@@ -139,7 +152,7 @@ impl RocksSalvage {
         for (_, journal) in journals_of(engine).map_err(io)? {
             link(&journal, &directory.join(file_name(&journal))).map_err(io)?;
         }
-        let all = PartialDatabase::open(&directory, scratch, &log, true, |_| true)?;
+        let all = PartialDatabase::open(&directory, scratch, vault, &log, true, |_| true)?;
         let detail =
             format!("{reason}: all tables that are there were taken, and what was deleted last may be back");
         let mut defects = vec![FileDefect::new("MANIFEST", detail)];
@@ -193,6 +206,7 @@ impl RocksSalvage {
 fn reason_to_distrust(
     engine: &Path,
     scratch: &Path,
+    vault: &Vault,
     log: &VersionLog,
     journals: &Journals,
     synced: Option<u64>,
@@ -203,7 +217,7 @@ fn reason_to_distrust(
     if log.families.len() < Keyspace::ALL.len() || log.damaged.iter().any(|part| !part.is_cut) {
         return Ok(Some("it is damaged"));
     }
-    if !forgotten_tables(engine, scratch, log, journals)?.is_empty() {
+    if !forgotten_tables(engine, scratch, vault, log, journals)?.is_empty() {
         return Ok(Some("its end is lost"));
     }
     // A table that it does not name is what a crash leaves, unless something else shows that it is cut.
@@ -215,9 +229,15 @@ fn reason_to_distrust(
     Ok((has_more && (lacks || ends_early)).then_some("it is older than the other files"))
 }
 
-fn opens_alone(engine: &Path, scratch: &Path, log: &VersionLog, number: u64) -> Result<(), String> {
+fn opens_alone(
+    engine: &Path,
+    scratch: &Path,
+    vault: &Vault,
+    log: &VersionLog,
+    number: u64,
+) -> Result<(), String> {
     let table = log.tables.get(&number).ok_or("it is not known")?;
     let name = log.families.get(&table.family).ok_or("it is of a keyspace that is not known")?;
-    let alone = PartialDatabase::open(engine, scratch, log, false, |kept| kept == number);
+    let alone = PartialDatabase::open(engine, scratch, vault, log, false, |kept| kept == number);
     alone.map_err(|error| error.to_string())?.opens(name)
 }

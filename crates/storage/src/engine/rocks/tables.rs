@@ -22,7 +22,8 @@ impl Database {
         path: &Path,
     ) -> Result<Vec<FinishedTable>, StorageError> {
         let storage_options = self.current_options();
-        let family = options::keyspace_options(keyspace, &storage_options, &self.cache);
+        let mut family = options::keyspace_options(keyspace, &storage_options, &self.cache);
+        self.files.install(&mut family);
         let mut tables = Vec::new();
         loop {
             let mut name = path.as_os_str().to_owned();

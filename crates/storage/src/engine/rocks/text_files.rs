@@ -7,12 +7,13 @@
 //! Written whenever RocksDB has written such a file: at the start, and when options change. A file that is
 //! younger than a crash in between has no line and is not checked.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use super::examine::file_name;
 use crate::check::FileDefect;
 use crate::files::{checksum, sync_names};
+use crate::vault::Vault;
 
 const FILE: &str = "checksums";
 const LAST_LINE: &str = "of the lines above";
@@ -22,7 +23,7 @@ fn is_text(name: &str) -> bool {
 }
 
 /// Writes the checksums of the files that are there.
-pub(super) fn note(engine: &Path) -> io::Result<()> {
+pub(super) fn note(engine: &Path, vault: &Vault) -> io::Result<()> {
     let mut lines = String::new();
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(engine)? {
@@ -30,7 +31,7 @@ pub(super) fn note(engine: &Path) -> io::Result<()> {
     }
     names.sort_unstable();
     for name in names.iter().filter(|name| is_text(name)) {
-        match std::fs::read(engine.join(name)) {
+        match vault.read(&engine.join(name)) {
             Ok(bytes) => lines.push_str(&line(checksum(&bytes), name)),
             // RocksDB removes old ones when it likes.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -39,9 +40,7 @@ pub(super) fn note(engine: &Path) -> io::Result<()> {
     }
     lines.push_str(&line(checksum(lines.as_bytes()), LAST_LINE));
     let draft = engine.join("checksums.new");
-    let mut file = std::fs::File::create(&draft)?;
-    file.write_all(lines.as_bytes())?;
-    file.sync_all()?;
+    vault.write(&draft, lines.as_bytes())?.sync_all()?;
     std::fs::rename(draft, engine.join(FILE))?;
     sync_names(engine)
 }
@@ -51,10 +50,14 @@ fn line(sum: u32, name: &str) -> String {
 }
 
 /// Compares them with the files.
-pub(crate) fn check(engine: &Path, found: &mut Vec<FileDefect>) -> io::Result<()> {
-    let bytes = match std::fs::read(engine.join(FILE)) {
+pub(crate) fn check(engine: &Path, vault: &Vault, found: &mut Vec<FileDefect>) -> io::Result<()> {
+    let bytes = match vault.read(&engine.join(FILE)) {
         // Of an older release, or of a checkpoint.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            found.push(FileDefect::new(FILE, error.to_string()));
+            return Ok(());
+        }
         bytes => bytes?,
     };
     let text = std::str::from_utf8(&bytes).unwrap_or_default();
@@ -66,9 +69,12 @@ pub(crate) fn check(engine: &Path, found: &mut Vec<FileDefect>) -> io::Result<()
     }
     for noted in lines.lines() {
         let name = noted.splitn(3, ' ').nth(2).unwrap_or_default();
-        match std::fs::read(engine.join(name)) {
+        match vault.read(&engine.join(name)) {
             Ok(bytes) if line(checksum(&bytes), name).trim_end() == noted => {}
             Ok(_) => found.push(FileDefect::new(name, "its checksum does not agree".to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                found.push(FileDefect::new(name, error.to_string()));
+            }
             // Replaced by a newer one.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -83,7 +89,7 @@ mod tests {
 
     fn defects(engine: &Path) -> Vec<String> {
         let mut found = Vec::new();
-        check(engine, &mut found).unwrap();
+        check(engine, &Vault::default(), &mut found).unwrap();
         found.into_iter().map(|defect| defect.file).collect()
     }
 
@@ -95,7 +101,7 @@ mod tests {
         for (name, text) in [("IDENTITY", "abc"), ("OPTIONS-000007", "[x]\n"), ("LOG", "words")] {
             std::fs::write(engine.join(name), text).unwrap();
         }
-        note(engine).unwrap();
+        note(engine, &Vault::default()).unwrap();
         assert!(defects(engine).is_empty());
         for name in ["IDENTITY", "OPTIONS-000007", FILE] {
             let whole = std::fs::read(engine.join(name)).unwrap();

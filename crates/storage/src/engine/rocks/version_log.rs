@@ -12,10 +12,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::log_file::{DamagedBytes, LogItem, LogReader, LogWriter};
+use crate::files::sync_names;
+use crate::vault::Vault;
 
 const COMPARATOR: u64 = 1;
 const LOG_NUMBER: u64 = 2;
@@ -95,8 +97,8 @@ pub(super) fn table_name(number: u64) -> String {
 }
 
 /// The MANIFEST that `CURRENT` names; where it names none, the newest one there is.
-pub(super) fn manifest_of(engine: &Path) -> io::Result<Option<PathBuf>> {
-    let named = std::fs::read(engine.join("CURRENT")).unwrap_or_default();
+pub(super) fn manifest_of(engine: &Path, vault: &Vault) -> io::Result<Option<PathBuf>> {
+    let named = vault.read(&engine.join("CURRENT")).unwrap_or_default();
     let named = named.strip_suffix(b"\n").and_then(|name| std::str::from_utf8(name).ok());
     if let Some(name) = named.filter(|name| name.starts_with("MANIFEST-") && engine.join(name).is_file()) {
         return Ok(Some(engine.join(name)));
@@ -140,12 +142,12 @@ impl VersionLog {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn read(path: &Path) -> io::Result<VersionLog> {
+    pub(super) fn read(path: &Path, vault: &Vault) -> io::Result<VersionLog> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let number = name.strip_prefix("MANIFEST-").and_then(|number| number.parse().ok()).unwrap_or(0);
         let families = BTreeMap::from([(0, "default".to_owned())]);
         let mut log = VersionLog { number, families, ..Self::default() };
-        let mut reader = LogReader::new(File::open(path)?);
+        let mut reader = LogReader::new(vault.open_leniently(path)?);
         while let Some(item) = reader.next()? {
             match item {
                 LogItem::Record(record) => {
@@ -157,7 +159,15 @@ impl VersionLog {
                 LogItem::Damaged(part) => log.damaged.push(part),
             }
         }
+        if reader.file().is_damaged() {
+            // What the end of a file says where something in it does not open is not to be relied on.
+            log.damaged.iter_mut().for_each(|part| part.is_cut = false);
+            let defect = "a part of it does not open with its key";
+            log.damaged.push(DamagedBytes { from: 0, to: 0, defect, is_cut: false });
+        }
+        // Of one that is encrypted nothing torn has been read.
         if let [part] = log.damaged.as_mut_slice()
+            && !vault.is_on()
             && is_torn(path, part)?
         {
             part.is_cut = true;
@@ -171,10 +181,15 @@ impl VersionLog {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn remove_torn_end(&self, path: &Path) -> io::Result<()> {
+    pub(super) fn remove_torn_end(&self, path: &Path, vault: &Vault) -> io::Result<()> {
         let [DamagedBytes { from, is_cut: true, .. }] = *self.damaged.as_slice() else { return Ok(()) };
         let file = path.display();
         tracing::info!(%file, from, "the MANIFEST ends with a write that was not completed");
+        if vault.is_on() {
+            let mut whole = Vec::new();
+            vault.open(path)?.take(from).read_to_end(&mut whole)?;
+            return replace(path, &whole, vault);
+        }
         let file = File::options().write(true).open(path)?;
         file.set_len(from)?;
         file.sync_all()
@@ -213,17 +228,22 @@ impl VersionLog {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn let_go_of_journals(&mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn let_go_of_journals(&mut self, path: &Path, vault: &Vault) -> io::Result<()> {
         let first = self.first_replayed();
         let (mut record, mut number) = (Vec::new(), Vec::new());
         put_number(&mut number, first);
         put_number(&mut record, JOURNALS_GONE);
         put_bytes(&mut record, &number);
-        let file = File::options().append(true).open(path)?;
-        let mut writer = LogWriter::behind(file.metadata()?.len(), Vec::new());
+        let mut writer = LogWriter::behind(vault.length(path)?, Vec::new());
         writer.add(&record)?;
-        (&file).write_all(&writer.into_inner())?;
-        file.sync_all()?;
+        let added = writer.into_inner();
+        if vault.is_on() {
+            replace(path, &[vault.read(path)?, added].concat(), vault)?;
+        } else {
+            let mut file = File::options().append(true).open(path)?;
+            file.write_all(&added)?;
+            file.sync_all()?;
+        }
         self.let_journals_go(first);
         Ok(())
     }
@@ -276,7 +296,12 @@ impl VersionLog {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn write_for(&self, engine: &Path, is_kept: impl Fn(u64) -> bool) -> io::Result<()> {
+    pub(super) fn write_for(
+        &self,
+        engine: &Path,
+        vault: &Vault,
+        is_kept: impl Fn(u64) -> bool,
+    ) -> io::Result<()> {
         let number = self.next_file.max(2) + 1;
         let name = format!("MANIFEST-{number:06}");
         let mut writer = LogWriter::new(Vec::new());
@@ -315,9 +340,18 @@ impl VersionLog {
                 writer.add(&tables)?;
             }
         }
-        std::fs::write(engine.join(&name), writer.into_inner())?;
-        std::fs::write(engine.join("CURRENT"), format!("{name}\n"))
+        vault.write(&engine.join(&name), &writer.into_inner())?;
+        vault.write(&engine.join("CURRENT"), format!("{name}\n").as_bytes())?;
+        Ok(())
     }
+}
+
+/// Puts these bytes into the place of an encrypted MANIFEST, of which no part is written again.
+fn replace(path: &Path, bytes: &[u8], vault: &Vault) -> io::Result<()> {
+    let draft = path.with_file_name("manifest.new");
+    vault.write(&draft, bytes)?.sync_all()?;
+    std::fs::rename(draft, path)?;
+    path.parent().map_or(Ok(()), sync_names)
 }
 
 fn put_number(into: &mut Vec<u8>, mut number: u64) {
