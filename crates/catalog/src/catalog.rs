@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use document::{RawDocument, Value, doc};
 use query::{QueryError, checkpoint};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use storage::{Direction, ExclusiveGuard, Keyspace, ReadView, SharedLatch, Store};
 use uuid::Uuid;
@@ -24,6 +25,8 @@ pub struct Catalog {
     store: Store,
     state: ArcSwap<CatalogState>,
     key_latches: Arc<KeyLatches>,
+    /// Hidden documents that made way for others, since the catalog was opened.
+    made_way: Arc<AtomicU64>,
     /// Held by whoever changes the catalog. First in the lock order.
     latch: SharedLatch,
     /// What index builds keep to beside the I/O budget.
@@ -61,7 +64,7 @@ impl Catalog {
         let mut saved_builds = index_build::find_saved(&store);
         let receipts = Receipts::default();
         let context = OperationContext::writing(&store, &receipts);
-        let key_latches = Arc::new(KeyLatches::default());
+        let (key_latches, made_way) = (Arc::new(KeyLatches::default()), Arc::new(AtomicU64::new(0)));
         let mut state = CatalogState::default();
         for definition in load_records(context.view)? {
             let (of_it, others) =
@@ -73,8 +76,8 @@ impl Catalog {
             let entry = match definition.options.view {
                 Some(_) => CatalogEntry::View(Arc::new(definition)),
                 None => {
-                    let (store, key_latches) = (store.clone(), Arc::clone(&key_latches));
-                    let collection = Collection::open(store, key_latches, context.view, definition)?;
+                    let shared = (Arc::clone(&key_latches), Arc::clone(&made_way));
+                    let collection = Collection::open(store.clone(), shared, context.view, definition)?;
                     of_it.into_iter().for_each(|saved| index_build::restore(&collection, saved));
                     CatalogEntry::Collection(collection)
                 }
@@ -86,6 +89,7 @@ impl Catalog {
             store,
             state: ArcSwap::from_pointee(state),
             key_latches,
+            made_way,
             latch: SharedLatch::new(),
             build_pace: OnceLock::new(),
         }))
@@ -99,6 +103,12 @@ impl Catalog {
 
     pub(crate) fn build_pace(&self, context: &OperationContext<'_>) -> Option<Arc<dyn BuildPace>> {
         self.build_pace.get().filter(|_| context.keeps_rules()).cloned()
+    }
+
+    /// Documents that were past their time and hidden, and were deleted for another one's sake, since the
+    /// catalog was opened.
+    pub fn made_way(&self) -> u64 {
+        self.made_way.load(Ordering::Relaxed)
     }
 
     /// The store below.
@@ -262,8 +272,8 @@ impl Catalog {
         let entry = match definition.options.view {
             Some(_) => CatalogEntry::View(Arc::new(definition)),
             None => {
-                let (store, key_latches) = (self.store.clone(), Arc::clone(&self.key_latches));
-                let opened = Collection::open(store, key_latches, context.view, definition)?;
+                let shared = (Arc::clone(&self.key_latches), Arc::clone(&self.made_way));
+                let opened = Collection::open(self.store.clone(), shared, context.view, definition)?;
                 CatalogEntry::Collection(opened)
             }
         };

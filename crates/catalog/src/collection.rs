@@ -34,6 +34,8 @@ pub(crate) struct KeyLatches {
 pub struct Collection {
     pub(crate) store: Store,
     pub(crate) key_latches: Arc<KeyLatches>,
+    /// Of all collections: hidden documents that made way for others.
+    pub(crate) made_way: Arc<AtomicU64>,
     id: CollectionId,
     uuid: Uuid,
     capped: bool,
@@ -77,13 +79,14 @@ impl std::fmt::Debug for Collection {
 impl Collection {
     pub(crate) fn open(
         store: Store,
-        key_latches: Arc<KeyLatches>,
+        (key_latches, made_way): (Arc<KeyLatches>, Arc<AtomicU64>),
         view: &ReadView,
         definition: CollectionDefinition,
     ) -> Result<Arc<Self>, CatalogError> {
         let collection = Collection {
             store,
             key_latches,
+            made_way,
             id: definition.id,
             uuid: definition.uuid,
             capped: definition.is_capped(),

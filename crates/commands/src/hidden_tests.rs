@@ -245,6 +245,68 @@ fn where_nothing_is_hidden_keys_stay_taken() {
     assert_eq!(stored(&server), 5);
 }
 
+/// The reply to `$merge` of one document into the collection.
+fn merge(client: &TestClient, document: Document, mut stage: Document) -> Document {
+    stage.push("into", "c");
+    let (reply, _) = client.run(doc! {
+        "aggregate": 1, "cursor": {},
+        "pipeline": [{ "$documents": [(document)] }, { "$merge": (stage) }],
+    });
+    reply
+}
+
+#[test]
+fn for_a_merge_it_is_not_there() {
+    let replaced: Vec<Value> = document::array![{ "$set": { "was": "there" } }];
+    // What it becomes, or the refusal.
+    let cases: [(Document, Result<(), i32>, bool); 8] = [
+        (doc! {}, Ok(()), true),
+        (doc! { "whenMatched": "replace" }, Ok(()), true),
+        (doc! { "whenMatched": "keepExisting" }, Ok(()), true),
+        (doc! { "whenMatched": "fail" }, Ok(()), true),
+        (doc! { "whenMatched": replaced }, Ok(()), true),
+        (doc! { "on": "n" }, Ok(()), true),
+        (doc! { "whenNotMatched": "discard" }, Ok(()), false),
+        (doc! { "whenNotMatched": "fail" }, Err(13113), false),
+    ];
+    for (stage, expect, is_inserted) in cases {
+        let server = server();
+        let client = TestClient::of(&server);
+        prepared(&client);
+        let reply = merge(&client, doc! { "_id": 1, "n": 1, "new": true }, stage.clone());
+        let code = reply.get("code").and_then(Value::as_i64_exact);
+        assert_eq!(code, expect.err().map(i64::from), "{stage:?}: {reply:?}");
+        let shown = ok(&client, doc! { "find": "c", "filter": { "n": 1 } });
+        let found = at(&shown, "cursor.firstBatch");
+        let inserted = doc! { "_id": 1, "n": 1, "new": true };
+        let expected = if is_inserted { document::array![inserted] } else { Vec::new() };
+        assert_eq!(found, &Value::from(expected), "{stage:?}");
+        assert_eq!(everything(&client), [1, 2, 3, 4, 5], "{stage:?}");
+        is_valid(&client);
+    }
+}
+
+#[test]
+fn a_merge_takes_the_keys_of_what_is_hidden() {
+    let server = server();
+    let client = TestClient::of(&server);
+    prepared(&client);
+    // Its own document is shown, and wants the key of another one.
+    let reply = merge(&client, doc! { "_id": 5, "n": 3 }, doc! {});
+    assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)), "{reply:?}");
+    assert_eq!(everything(&client), [1, 2, 4, 5], "3 had the n");
+    // What is shown is matched, and keeps its keys.
+    let refused = merge(&client, doc! { "_id": 5, "n": 2 }, doc! {});
+    assert_eq!(refused.get("code"), Some(&Value::Int32(11000)), "{refused:?}");
+    let refused = merge(&client, doc! { "_id": 2 }, doc! { "whenMatched": "fail" });
+    assert_eq!(refused.get("code"), Some(&Value::Int32(11000)), "{refused:?}");
+    is_valid(&client);
+    let status = client.run(doc! { "serverStatus": 1, "$db": "admin" }).0;
+    for figure in ["metrics.ttl.deletedDocuments", "heddle.ttl.madeWay"] {
+        assert_eq!(at(&status, figure), &Value::Int64(1), "{figure}: it has gone since it had expired");
+    }
+}
+
 #[test]
 fn what_made_way_has_gone_on_every_member() {
     let primary = TestMember::new();

@@ -14,6 +14,7 @@ use super::update::Decision;
 use crate::collection::Collection;
 use crate::{OperationContext, WriteError};
 use document::RawDocument;
+use std::sync::atomic::Ordering;
 use storage::{ReadTier, StorageError};
 
 /// How often one document finds a key taken that is made free: each unique index may have another one.
@@ -52,6 +53,7 @@ impl Collection {
             })
         };
         let made = self.update(context, holder, decide).await?;
+        self.made_way.fetch_add(u64::from(made.changed), Ordering::Relaxed);
         Ok(made.changed || !made.existed)
     }
 

@@ -1,4 +1,5 @@
-//! `$merge`: each document is written into a collection by itself, many of them at once.
+//! `$merge`: each document is written into a collection by itself, many of them at once. A document that is
+//! past its time and hidden is not there for it: it matches nothing, and makes way for what is written.
 
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
@@ -7,7 +8,7 @@ use crate::audit::collection_or_create;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::Slices;
-use crate::write::stamped;
+use crate::write::{Refusal, stamped, update_past_hidden};
 use catalog::{
     Catalog, Collection, CollectionDefinition, Decision, EncodedRange, IndexDefinition, Namespace,
     OperationContext, WriteError,
@@ -345,7 +346,7 @@ impl Merger<'_, '_> {
         Ok(Replacement::Updated(parse_pipeline(stages, self.environment, values)?))
     }
 
-    /// Changes the document that is there. False when there is none.
+    /// Changes the document that is there. False when there is none, or it is hidden.
     async fn change(
         &self,
         collection: &Arc<Collection>,
@@ -355,9 +356,12 @@ impl Merger<'_, '_> {
         let Some(document_key) = self.document_key(collection, document.as_raw())? else { return Ok(false) };
         let same = self.same_on_fields(document.as_raw())?;
         let mut found_it = false;
-        let decide = |found: Option<RawDocument<'_>>| -> CommandResult<Decision> {
+        let moment_ms = self.environment.now_ms;
+        let decide = |found: Option<RawDocument<'_>>| -> Result<Decision, Refusal> {
+            found_it = false;
             let Some(old) = found else { return Ok(Decision::Keep) };
-            if !same.as_ref().map_or(Ok(true), |same| same.matches(old))? {
+            let is_same = same.as_ref().map_or(Ok(true), |same| same.matches(old));
+            if !is_same.map_err(CommandError::from)? || collection.hides(old, moment_ms)? {
                 return Ok(Decision::Keep);
             }
             found_it = true;
@@ -366,11 +370,12 @@ impl Merger<'_, '_> {
                 Replacement::Whole => Decision::Replace(replaced(old, document)),
                 Replacement::Fields => Decision::Update(with_fields(old, document.as_raw())),
                 Replacement::Updated(update) => {
-                    update.apply(old, None, false)?.map_or(Decision::Keep, Decision::Update)
+                    let updated = update.apply(old, None, false).map_err(CommandError::from)?;
+                    updated.map_or(Decision::Keep, Decision::Update)
                 }
             })
         };
-        collection.update(self.writing, &document_key, decide).await?;
+        update_past_hidden(collection, self.writing, &document_key, decide).await?;
         Ok(found_it)
     }
 

@@ -163,6 +163,51 @@ fn it_goes_on_at_the_rate_and_holds_up_no_other_index() {
     run(&mut monitor, &server);
 }
 
+/// Documents that are left of 2,000 after a hundred units of ten, each late by up to so many milliseconds.
+fn left_of_late_units(seed: u64, late_ms: u64) -> u64 {
+    let time = Simulation::begin(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let server = server();
+    let client = TestClient::of(&server);
+    expired(&client, "c", 2000, Some(doc! { "documentsPerSecond": 10 }));
+    let mut monitor = TtlMonitor::new();
+    monitor.wake();
+    let began = time.elapsed();
+    while time.elapsed() < began + Duration::from_secs(100) {
+        let at = block_on(monitor.step(&server)).saturating_duration_since(ambient::now());
+        time.advance(at + Duration::from_millis(random.u64(0..=late_ms)));
+    }
+    count(&server, "c")
+}
+
+#[test]
+fn who_is_late_catches_up_with_the_rate() {
+    for seed in 1..=5 {
+        // The monitor is called twice for each unit, late by four tenths of its time on average.
+        let left = left_of_late_units(seed, 450);
+        assert!((990..=1020).contains(&left), "{left} are left of 2,000 with seed {seed}");
+    }
+    // What was missed for longer is not made up for at once.
+    let time = Simulation::begin(6);
+    let server = server();
+    let client = TestClient::of(&server);
+    expired(&client, "c", 1000, Some(doc! { "documentsPerSecond": 10 }));
+    let mut monitor = TtlMonitor::new();
+    monitor.wake();
+    run(&mut monitor, &server);
+    assert!(!monitor.is_behind(&server), "it is on time");
+    time.advance(MINUTE);
+    let is_told = (0..10).any(|_| {
+        block_on(monitor.step(&server));
+        monitor.is_behind(&server)
+    });
+    assert!(is_told, "it is behind, and not to yield");
+    run(&mut monitor, &server);
+    assert!(!monitor.is_behind(&server), "it has caught up");
+    let gone = 1000 - count(&server, "c");
+    assert!((20..=30).contains(&gone), "{gone} have gone after a minute without a turn");
+}
+
 #[test]
 fn a_slow_index_does_not_draw_out_the_pass_of_the_others() {
     let time = Simulation::begin(4);

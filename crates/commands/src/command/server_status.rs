@@ -254,6 +254,7 @@ fn network(server: &Arc<ServiceContext>) -> Document {
 fn heddle(server: &Arc<ServiceContext>) -> Document {
     let statistics = server.node.store.statistics();
     let (commit, space) = (statistics.commit, statistics.space);
+    let made_way = server.node.catalog.made_way();
     let mut section = doc! {
         "version": (env!("CARGO_PKG_VERSION")),
         "logLinesDropped": (server.host.log.dropped_lines() as i64),
@@ -271,7 +272,7 @@ fn heddle(server: &Arc<ServiceContext>) -> Document {
             "state": (space.state.name()), "totalBytes": (space.total_bytes as i64),
             "freeBytes": (space.free_bytes as i64), "reserveBytes": (space.reserve_bytes as i64),
         },
-        "ttl": (server.node.ttl.work()), "calendar": (crate::calendar::status(server)),
+        "ttl": (server.node.ttl.work(made_way)), "calendar": (crate::calendar::status(server)),
     };
     let memory = server.host.memory.memory();
     if !memory.is_empty() {
@@ -321,7 +322,7 @@ fn metrics(server: &Arc<ServiceContext>) -> Document {
                 "total": (counters.collection_scans.get() as i64) },
         },
         "getLastError": { "wtime": { "num": 0, "totalMillis": 0 }, "wtimeouts": 0_i64 },
-        "ttl": (server.node.ttl.metrics()),
+        "ttl": (server.node.ttl.metrics(server.node.catalog.made_way())),
     };
     if let Some(repl) = replication::metrics(server) {
         metrics.push("repl", repl);

@@ -40,18 +40,20 @@ pub(crate) struct TtlFigures {
 }
 
 impl TtlFigures {
-    /// `serverStatus.metrics.ttl`.
-    pub(crate) fn metrics(&self) -> Document {
+    /// `serverStatus.metrics.ttl`, beside so many hidden documents that made way for others: these have been
+    /// deleted since they had expired, too.
+    pub(crate) fn metrics(&self, made_way: u64) -> Document {
         doc! {
-            "deletedDocuments": (self.deleted_documents.get() as i64),
+            "deletedDocuments": ((self.deleted_documents.get() + made_way) as i64),
             "invalidTTLIndexSkips": (self.invalid_index_skips.get() as i64),
             "passes": (self.passes.get() as i64), "subPasses": (self.sub_passes.get() as i64),
         }
     }
 
-    /// `serverStatus.heddle.ttl`: what deleting has cost.
-    pub(crate) fn work(&self) -> Document {
+    /// `serverStatus.heddle.ttl`: what deleting has cost, and what the monitor was spared.
+    pub(crate) fn work(&self, made_way: u64) -> Document {
         doc! {
+            "madeWay": (made_way as i64),
             "examinedKeys": (self.examined_keys.get() as i64),
             "examinedDocuments": (self.examined_documents.get() as i64),
         }

@@ -45,6 +45,12 @@ impl TtlMonitor {
         self.asleep_since = ambient::now();
     }
 
+    /// Whether the next piece of work is not to yield to others: the rate that an operator has stated is not
+    /// reached, and clients do not wait for long.
+    pub fn is_behind(&self, server: &ServiceContext) -> bool {
+        self.pass.as_ref().is_some_and(Pass::is_behind) && server.node.store.answers_in_time()
+    }
+
     /// Does the next piece of work, if it is time for one: one unit of documents at most. Tells when to call
     /// again; sooner does no harm. On a thread that may block.
     pub async fn step(&mut self, server: &ServiceContext) -> Instant {

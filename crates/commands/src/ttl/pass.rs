@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Documents of one step at most: those of one write unit.
 const UNIT_DOCUMENTS_MAX: u64 = if cfg!(test) { 64 } else { 1024 };
+/// So far behind its rate what is done may be, to be caught up with: a thread that others kept from running
+/// reaches the rate all the same, and what was not done for long is no burst.
+const BEHIND_MAX: Duration = Duration::from_secs(1);
 /// The collection was dropped.
 const QUERY_PLAN_KILLED: i32 = 175;
 
@@ -45,10 +48,13 @@ pub(super) struct Pass {
     next_round: Vec<TtlTask>,
     /// Those that have nothing left, or have failed.
     done: HashSet<TtlIndexId>,
-    /// Nothing is done before for an index without windows of its own: they share a rate.
+    /// Nothing is done before for an index without windows of its own: they share a rate. Up to then
+    /// everything is paid for, also where that is past.
     kind_ready_at: Instant,
     /// Some index has rested by its rate since the sub-pass began.
     is_drawn_out: bool,
+    /// The last unit came later than its rate says.
+    is_behind: bool,
     deleted: u64,
     indexes: u64,
 }
@@ -168,6 +174,7 @@ impl Pass {
             done: HashSet::new(),
             kind_ready_at: now,
             is_drawn_out: false,
+            is_behind: false,
             deleted: 0,
             indexes: 0,
         };
@@ -225,13 +232,20 @@ impl Pass {
         let Some(mut task) = self.next_ready() else { return self.end_round(server) };
         // One that waits takes part again in the next sub-pass or pass.
         let Some(rate) = task.rate_now(server) else { return PassStep::Continues { at: ambient::now() } };
-        let (began, before) = (ambient::now(), task.walk.figures());
+        let before = task.walk.figures();
+        let began = ambient::now();
+        let paid = self.ready_at(&task);
+        // However late this unit begins: it follows the last one by the rate.
+        let from = began.checked_sub(BEHIND_MAX).map_or(paid, |least| paid.max(least));
         let result = task.step(server, bounds, rate).await;
         let after = task.walk.figures();
         self.deleted += after.deleted - before.deleted;
         self.rests_until = ambient::now() + rest_after_unit(server, after.bytes - before.bytes);
         let micros = rate.micros_for(after.deleted - before.deleted, after.bytes - before.bytes);
-        let rests = self.rest_by_rate(&mut task, began + Duration::from_micros(micros));
+        // Without a rate nothing is saved up.
+        let until = if micros == 0 { began } else { from + Duration::from_micros(micros) };
+        let rests = self.rest_by_rate(&mut task, until);
+        self.is_behind = micros > 0 && !rests;
         match result {
             Ok(ExpiryStep::Continues) if rests => self.end_quantum(task),
             Ok(ExpiryStep::Continues) if task.has_used(bounds) => self.end_quantum(task),
@@ -243,6 +257,11 @@ impl Pass {
             }
         }
         PassStep::Continues { at: self.rests_until }
+    }
+
+    /// Whether somebody has stated a rate that is not reached.
+    pub(super) const fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// When something may be done for it.
@@ -259,15 +278,13 @@ impl Pass {
 
     /// Lets the index rest until then, or all that share its rate. False when that is over already.
     fn rest_by_rate(&mut self, task: &mut TtlTask, until: Instant) -> bool {
-        if until <= ambient::now() {
-            return false;
-        }
-        self.is_drawn_out = true;
         match task.has_own_windows() {
             true => task.ready_at = until,
             false => self.kind_ready_at = until,
         }
-        true
+        let rests = until > ambient::now();
+        self.is_drawn_out |= rests;
+        rests
     }
 
     /// Others come first.

@@ -50,8 +50,8 @@ fn pass(monitor: &mut TtlMonitor, server: &ServiceContext) -> usize {
 }
 
 fn figure(server: &Arc<ServiceContext>, name: &str) -> i64 {
-    let metrics = server.node.ttl.metrics();
-    let work = server.node.ttl.work();
+    let made_way = server.node.catalog.made_way();
+    let (metrics, work) = (server.node.ttl.metrics(made_way), server.node.ttl.work(made_way));
     metrics.get(name).or_else(|| work.get(name)).and_then(Value::as_i64_exact).expect("a figure")
 }
 

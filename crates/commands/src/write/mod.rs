@@ -31,7 +31,9 @@ mod target;
 mod unit_tests;
 
 pub(crate) use batch::{BatchReply, check_batch_size, documents_of};
-pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_one, not_on_a_view};
+pub(crate) use modify::{
+    Modification, Modified, Refusal, Statement, modify_many, modify_one, not_on_a_view, update_past_hidden,
+};
 pub(crate) use retry::failed as failed_session;
 pub(crate) use retry::{Retry, StatementIds, begin_retryable, check_one_document, observed};
 pub(crate) use statements::{DeleteStatement, Selection, UpdateStatement, array_filters};

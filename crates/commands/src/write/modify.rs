@@ -47,7 +47,7 @@ pub(crate) struct Modified {
 }
 
 /// Why a latched change did not happen.
-enum Refusal {
+pub(crate) enum Refusal {
     Command(CommandError),
     Write(WriteError),
     /// The document is too long for an event loop, or the change takes too long.
@@ -91,6 +91,29 @@ impl From<Refusal> for CommandError {
     }
 }
 
+/// As [`Collection::update`]; where a document that is hidden has a key that is wanted, it goes first, and
+/// `decide` is asked again.
+pub(crate) async fn update_past_hidden(
+    collection: &Collection,
+    writing: &OperationContext<'_>,
+    document_key: &[u8],
+    mut decide: impl FnMut(Option<RawDocument<'_>>) -> Result<Decision, Refusal>,
+) -> Result<(), Refusal> {
+    let mut left = WAYS_MAX;
+    loop {
+        let refusal = match collection.update(writing, document_key, &mut decide).await {
+            Ok(_) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        let Refusal::Write(error @ WriteError::DuplicateKey(_)) = &refusal else { return Err(refusal) };
+        // In a box: few come here, and every update has room for what is in its future.
+        if left == 0 || !Box::pin(collection.make_way(writing, error)).await? {
+            return Err(refusal);
+        }
+        left -= 1;
+    }
+}
+
 impl Statement<'_> {
     /// Changes the document with this key if it still matches. `None` when it does not.
     async fn modify(
@@ -121,21 +144,13 @@ impl Statement<'_> {
 
     async fn modify_within(&self, document_key: &[u8], tier: ReadTier) -> Result<Option<Modified>, Refusal> {
         let writing = OperationContext { tier, ..self.writing };
-        let mut left = WAYS_MAX;
-        loop {
-            let mut modified = None;
-            let decide = |found: Option<RawDocument<'_>>| self.decide(found, false, tier, &mut modified);
-            let refusal = match self.collection.update(&writing, document_key, decide).await {
-                Ok(_) => return Ok(modified),
-                Err(refusal) => refusal,
-            };
-            let Refusal::Write(error @ WriteError::DuplicateKey(_)) = &refusal else { return Err(refusal) };
-            // In a box: few come here, and every update has room for what is in its future.
-            if left == 0 || !Box::pin(self.collection.make_way(&writing, error)).await? {
-                return Err(refusal);
-            }
-            left -= 1;
-        }
+        let mut modified = None;
+        let decide = |found: Option<RawDocument<'_>>| {
+            modified = None;
+            self.decide(found, false, tier, &mut modified)
+        };
+        update_past_hidden(self.collection, &writing, document_key, decide).await?;
+        Ok(modified)
     }
 
     /// `matches` when it is known that the document still does.

@@ -61,7 +61,12 @@ impl Store {
         self.inner.signal.written();
     }
 
-    /// What it was told last, whether or not it counts now.
+    /// Whether clients wait no longer than the latency that the store aims at.
+    pub fn answers_in_time(&self) -> bool {
+        self.inner.budget.rates().squeeze >= 1.0
+    }
+
+    /// What compaction was told last, whether or not it counts now.
     pub fn compaction_rate(&self) -> u64 {
         self.inner.budget.compaction_wanted()
     }
