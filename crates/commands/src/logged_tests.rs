@@ -92,7 +92,9 @@ fn writes_of_access() -> Vec<Document> {
         doc! { "dropRole": "r" },
         doc! { "createRole": "s", "privileges": [], "roles": [] },
         doc! { "dropAllRolesFromDatabase": 1 },
-        doc! { "insert": "tempusers", "documents": [{ "user": "w", "db": "test", "roles": [] }], "$db": "admin" },
+        doc! {
+            "insert": "tempusers", "documents": [{ "user": "w", "db": "test", "roles": [] }], "$db": "admin"
+        },
         doc! {
             "_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers", "db": "", "$db": "admin"
         },
