@@ -47,12 +47,13 @@ class SmallDisk:
         return volume.f_bavail * volume.f_frsize
 
     def fill(self):
-        """Another program takes all there is."""
+        """Another program takes all there is, and nothing of what the server gives up because of it."""
+        left = self.free()
         with open(self.filler, "ab", buffering=0) as file:
             for size in (1 << 20, 4096):
                 try:
-                    while file.write(b"x" * size) == size:
-                        pass
+                    while left > 0:
+                        left -= file.write(b"x" * min(size, left))
                 except OSError:
                     pass
 

@@ -363,9 +363,13 @@ fn set_gate(store: &StoreInner, pressure: &Pressure, limits: &GateLimits, elapse
         return;
     }
     let admission = if store.has_gate { assess(pressure, limits) } else { Admission::Open };
+    // No flush opens a gate that waits for room which nobody makes: who waits there hears of it.
+    let is_in_vain = admission == Admission::Closed && store.space.is_exhausted(pressure, ambient::now());
+    store.space.refuse_all(is_in_vain);
+    let admission = if is_in_vain { Admission::Open } else { admission };
     if store.gate.is_open() && admission != Admission::Open {
         tracing::warn!(?pressure, ?admission, "commits are slowed while flush and compaction catch up");
-    } else if !store.gate.is_open() && admission == Admission::Open {
+    } else if !store.gate.is_open() && admission == Admission::Open && !is_in_vain {
         tracing::info!(?pressure, "commits run at full speed again");
     }
     store.gate.set(admission, elapsed);

@@ -15,7 +15,7 @@
 mod disk;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -123,6 +123,8 @@ pub(crate) struct Space {
     reserve_bytes: u64,
     /// A [`SpaceState`]. Written under `watch`.
     state: AtomicU8,
+    /// Nothing can be written at all until somebody makes room.
+    refuses_all: AtomicBool,
     watch: Mutex<SpaceWatch>,
 }
 
@@ -155,7 +157,8 @@ impl Space {
     }
 
     fn new(disk: Option<Arc<dyn Disk>>, reserve_bytes: u64) -> Space {
-        Space { disk, reserve_bytes, state: AtomicU8::new(0), watch: Mutex::default() }
+        let (state, refuses_all) = (AtomicU8::new(0), AtomicBool::new(false));
+        Space { disk, reserve_bytes, state, refuses_all, watch: Mutex::default() }
     }
 
     /// Before the engine is opened, which needs some room itself: on a full disk half of what is left of the
@@ -200,8 +203,24 @@ impl Space {
     pub(crate) fn refusal(&self, growth: Growth) -> Option<CommitError> {
         match self.state() {
             SpaceState::Normal => None,
+            SpaceState::Full if self.refuses_all.load(Ordering::Relaxed) => Some(exhausted()),
             state => refused(state, growth),
         }
+    }
+
+    /// Whether the engine has found no room for longer than commits wait for it, and nothing is left to give
+    /// up: another one has taken all of it.
+    pub(crate) fn is_exhausted(&self, pressure: &Pressure, now: Instant) -> bool {
+        let given_up = self.watch.lock().given_up;
+        self.state() == SpaceState::Full
+            && pressure.out_of_space
+            && given_up.is_none_or(|given_up| now.saturating_duration_since(given_up) >= HOLD)
+            && self.reserve_held() <= self.kept_for_start()
+    }
+
+    /// Refuses whatever is to be written from now on, or no more than usual.
+    pub(crate) fn refuse_all(&self, all: bool) {
+        self.refuses_all.store(all, Ordering::Relaxed);
     }
 
     /// Whether a write may find the disk full at any moment.
@@ -370,6 +389,14 @@ impl Space {
             }
         }
     }
+}
+
+#[cold]
+fn exhausted() -> CommitError {
+    CommitError::NoSpace(Arc::from(
+        "the disk is full, what the disk reserve has given up as well: nothing can be written until there is \
+         room",
+    ))
 }
 
 #[cold]

@@ -167,3 +167,27 @@ fn tables_are_no_larger_than_compactions_of_them_may_be() {
     assert_eq!(fitted(1000 * GIB, Some(MIB)), (8 * MIB, Some(MIB)), "not smaller for the reserve alone");
     assert_eq!(fitted(1000 * GIB, Some(0)), (64 * MIB, Some(0)));
 }
+
+#[test]
+fn what_another_one_has_taken_all_of_is_told_once_nothing_is_left_to_give_up() {
+    let (shelf, space) = space(1000 * MIB, 0);
+    let (began, stuck) = (Instant::now(), Pressure { out_of_space: true, ..Pressure::default() });
+    let kept = space.kept_for_start();
+    let after = |seconds: u64| {
+        let now = began + Duration::from_secs(seconds);
+        *shelf.free.lock() = 0;
+        space.look(&stuck, MIB, now);
+        (shelf.reserve(), space.is_exhausted(&stuck, now))
+    };
+    assert_eq!(after(0), (RESERVE / 2, false));
+    assert_eq!(after(2), (RESERVE / 4, false), "whoever takes it is given the next half later");
+    assert_eq!(after(4), (kept, false));
+    assert_eq!(after(4 + HOLD.as_secs() - 1), (kept, false), "the engine may find it yet");
+    assert_eq!(after(4 + HOLD.as_secs()), (kept, true));
+    let later = began + Duration::from_secs(60);
+    assert!(!space.is_exhausted(&Pressure::default(), later), "the engine has found room");
+    space.refuse_all(true);
+    assert_eq!(refused(&space), [Growth::Grows, Growth::Keeps, Growth::Shrinks]);
+    space.refuse_all(false);
+    assert_eq!(refused(&space), [Growth::Grows, Growth::Keeps]);
+}

@@ -281,7 +281,10 @@ impl RocksEngine {
         }
         let files = EngineFiles::of(vault);
         files.install(&mut database_options);
-        let families = options::column_families(options, &cache);
+        let families = match spare_disk {
+            true => options::column_families(&options::replaying_in_memory(options), &cache),
+            false => options::column_families(options, &cache),
+        };
         let rocks = DB::open_cf_descriptors(&database_options, path, families)?;
         files.check_opened(path);
         let mut write_options = WriteOptions::default();

@@ -124,6 +124,13 @@ fn arena_block(write_buffer: usize) -> usize {
     (write_buffer / 8).clamp(PAGE, MIB) / PAGE * PAGE
 }
 
+/// With memtables that take all that a log may hold: RocksDB writes those that are full to tables while it
+/// replays, whatever it is told of room. The governor seals what is written later at the usual size.
+pub(super) fn replaying_in_memory(options: &StorageOptions) -> StorageOptions {
+    let log_bytes = journal_limit(options.journal_bytes_max);
+    StorageOptions { memtable_bytes: options.memtable_bytes.max(log_bytes), ..options.clone() }
+}
+
 /// What changes the shape of an open keyspace, in RocksDB's words, one after the other. Tables that are begun
 /// meanwhile may see any of it: a filter in parts needs an index in parts at every moment.
 pub(super) fn reshaped(keyspace: Keyspace, options: &StorageOptions) -> Vec<(&'static str, String)> {
