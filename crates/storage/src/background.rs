@@ -38,6 +38,8 @@ pub(crate) struct Signal {
     /// Whether some thread rests until the next write. Set before that thread looks for writes a last time,
     /// read after a write was counted: one of the two sees the other.
     resting: AtomicBool,
+    /// Whether a setting has changed since the governor began its last tick.
+    has_changed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -64,6 +66,7 @@ impl Signal {
             journal: Condvar::new(),
             governor: Condvar::new(),
             resting: AtomicBool::new(false),
+            has_changed: AtomicBool::new(false),
         }
     }
 
@@ -108,6 +111,13 @@ impl Signal {
         if self.resting.load(Ordering::Relaxed) {
             self.rouse();
         }
+    }
+
+    /// A setting is another one: the governor looks at all of them, also where it was about to rest and
+    /// nothing is written.
+    pub(crate) fn changed(&self) {
+        self.has_changed.store(true, Ordering::Release);
+        self.written();
     }
 
     #[cold]
@@ -235,7 +245,10 @@ fn govern(store: &StoreInner) {
     loop {
         let seen = governor.seen;
         let budget = &governor.budget;
-        let busy = || Some(store.applied()) != seen || !is_calm(store) || !budget.is_at_rest(store);
+        let busy = || {
+            let has_changed = signal.has_changed.load(Ordering::Relaxed);
+            has_changed || Some(store.applied()) != seen || !is_calm(store) || !budget.is_at_rest(store)
+        };
         let until = budget.next_seal(store);
         if !busy()
             && signal.rest(&signal.governor, until, |state| &mut state.governor_rests, busy) == Next::Stop
@@ -246,6 +259,8 @@ fn govern(store: &StoreInner) {
         if signal.wait_tick(if only_space { SPACE_TICK } else { GOVERNOR_TICK }) == Next::Stop {
             return;
         }
+        // Before the settings are read.
+        signal.has_changed.swap(false, Ordering::AcqRel);
         governor.tick(store);
     }
 }
@@ -382,7 +397,7 @@ fn set_gate(store: &StoreInner, pressure: &Pressure, limits: &GateLimits, elapse
 
 #[cfg(test)]
 mod tests {
-    use crate::{Keyspace, StorageOptions, Store, WriteUnit};
+    use crate::{Keyspace, StorageKnobs, StorageOptions, Store, WriteUnit};
 
     #[test]
     fn an_idle_store_wakes_nobody_and_a_write_rouses_both_threads() {
@@ -398,6 +413,28 @@ mod tests {
             assert!(!store.inner.signal.all_rest(), "round {round}: the write has roused the threads");
             while store.synced_sequence() < receipt.sequence {
                 std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn a_setting_that_changes_while_the_governor_goes_to_rest_counts() {
+        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+        let store = Store::in_memory(&StorageOptions::small()).expect("a store in memory opens");
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Documents, b"a", b"something that is in no table");
+        store.commit(unit).wait().expect("the commit passes");
+        let open = store.knobs();
+        let closed = StorageKnobs { dirty_trigger_bytes: Some(1), ..open };
+        for round in 0..100 {
+            // The gate is the last thing that a tick sets: what follows at once falls between tick and rest.
+            for (knobs, gate) in [(closed, "closed"), (open, "open")] {
+                store.set_knobs(knobs).expect("both are allowed");
+                let began = std::time::Instant::now();
+                while store.statistics().commit.gate != gate {
+                    assert!(began.elapsed() < PATIENCE, "round {round}: the gate is not {gate}");
+                    std::hint::spin_loop();
+                }
             }
         }
     }

@@ -50,7 +50,7 @@ impl Store {
         self.inner.builds.set_most(usize::try_from(most.builds).unwrap_or(usize::MAX));
         self.inner.apply_memory();
         // The gate may open or close with it.
-        self.inner.signal.written();
+        self.inner.signal.changed();
     }
 }
 

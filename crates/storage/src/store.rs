@@ -460,7 +460,7 @@ impl Store {
     /// What the engine reports.
     pub fn defer_compaction(&self, is_deferred: bool) -> Result<(), StorageError> {
         self.inner.reclaim.defer(is_deferred);
-        self.inner.signal.written();
+        self.inner.signal.changed();
         self.inner.open()?.engine.defer_compaction(is_deferred)
     }
 
@@ -474,7 +474,7 @@ impl Store {
     /// # Errors
     /// [`StorageError::NoSpace`].
     pub fn check_room(&self) -> Result<(), StorageError> {
-        self.inner.signal.written();
+        self.inner.signal.changed();
         match self.inner.space.refusal(Growth::Grows) {
             Some(CommitError::NoSpace(detail)) => Err(StorageError::NoSpace(detail)),
             _ => Ok(()),

@@ -38,7 +38,7 @@ impl Store {
         let before = std::mem::replace(&mut *inner.knobs.lock(), knobs);
         inner.latency.set_target(knobs.latency_target);
         inner.builds.set_each(knobs.build_memory_bytes);
-        inner.signal.written();
+        inner.signal.changed();
         let sizes = |knobs: StorageKnobs| {
             (knobs.cache_bytes, knobs.row_cache_bytes, knobs.journal_bytes_max, knobs.shape)
         };
@@ -58,7 +58,7 @@ impl Store {
     /// somebody waits for a compaction.
     pub fn set_compaction_rate(&self, bytes_per_second: u64) {
         self.inner.budget.want_compaction(bytes_per_second);
-        self.inner.signal.written();
+        self.inner.signal.changed();
     }
 
     /// Whether clients wait no longer than the latency that the store aims at.
@@ -80,14 +80,14 @@ impl StoreInner {
     /// Flush and compaction get all there is until the guard goes.
     pub(crate) fn hurry(&self) -> Hurry<'_> {
         let hurry = self.budget.hurry();
-        self.signal.written();
+        self.signal.changed();
         hurry
     }
 
     /// The same for who waits for a compaction.
     pub(crate) fn hurry_compaction(&self) -> Hurry<'_> {
         let hurry = self.budget.hurry_compaction();
-        self.signal.written();
+        self.signal.changed();
         hurry
     }
 
