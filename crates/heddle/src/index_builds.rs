@@ -30,6 +30,7 @@ impl ResumerThread {
         std::thread::Builder::new().name("index-builds".into()).spawn(move || {
             let _alive: Sender<()> = alive;
             transport::yield_to_requests();
+            storage::work_in_background();
             run(&server, &resumer, &stopped);
         })?;
         Ok(Some(ResumerThread { stop, switch, ended }))

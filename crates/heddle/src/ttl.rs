@@ -50,6 +50,7 @@ impl TtlThread {
         let yielding = YieldingThread::start()?;
         std::thread::Builder::new().name("ttl".into()).spawn(move || {
             let _alive: Sender<()> = alive;
+            storage::work_in_background();
             run(&server, monitor, &yielding, &told);
         })?;
         Ok(TtlThread { messages, switch, ended })
@@ -83,6 +84,7 @@ impl YieldingThread {
         let ((turns, to_make), (making, made)) = (channel::<Turn>(), channel());
         std::thread::Builder::new().name("ttl-yields".into()).spawn(move || {
             transport::yield_to_requests();
+            storage::work_in_background();
             for (server, monitor) in to_make {
                 let turn = step(&server, monitor);
                 drop(server);

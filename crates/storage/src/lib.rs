@@ -96,7 +96,7 @@ mod watch;
 
 pub use background::StoreTasks;
 pub use budget::BudgetReason;
-pub use budget::latency::ForegroundLatency;
+pub use budget::latency::{ForegroundLatency, work_in_background};
 pub use build_memory::{BuildMemory, BuildPart};
 pub use check::{
     DamagedRange, FileDefect, Salvage, SalvagedEntry, Scratch, check_files, stage, table_checksums,

@@ -14,6 +14,16 @@ const COUNTED_FOR: Duration = Duration::from_secs(1);
 /// More than one in so many, and more than one: too many are late.
 const LATE_IN: u64 = 100;
 
+thread_local! {
+    static WORKS_IN_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What this thread waits for counts for no client's latency from now on: work in the background that is
+/// late because it yields would have the I/O budget squeezed for itself.
+pub fn work_in_background() {
+    WORKS_IN_BACKGROUND.set(true);
+}
+
 /// What was counted and not judged yet.
 #[derive(Debug, Default)]
 pub struct ForegroundLatency {
@@ -43,9 +53,12 @@ impl ForegroundLatency {
         self.target_us.store(target.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Somebody waited for so long.
+    /// Somebody waited for so long; nothing is noted of who works in the background.
     #[inline]
     pub(crate) fn note(&self, waited_us: u64) {
+        if WORKS_IN_BACKGROUND.get() {
+            return;
+        }
         self.counted.fetch_add(1, Ordering::Relaxed);
         if waited_us > self.target_us.load(Ordering::Relaxed) {
             self.late.fetch_add(1, Ordering::Relaxed);

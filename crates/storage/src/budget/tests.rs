@@ -149,6 +149,21 @@ fn too_many_are_late_from_one_in_a_hundred_and_two_on() {
 }
 
 #[test]
+fn who_works_in_the_background_squeezes_nothing() {
+    let (latency, began) = (ForegroundLatency::new(Duration::from_millis(5)), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            super::latency::work_in_background();
+            (0..100).for_each(|_| latency.note(5_001));
+        });
+    });
+    assert_eq!(latency.judge(&mut None, began), Some(Lateness::OnTime));
+    assert_eq!(latency.figures(), (0, 0));
+    (0..100).for_each(|_| latency.note(5_001));
+    assert_eq!(latency.judge(&mut None, began), Some(Lateness::TooLate), "other threads count");
+}
+
+#[test]
 fn compaction_has_its_own_rate_unless_it_is_behind_or_waited_for() {
     let budget = IoBudget::new(MOST);
     assert_eq!(budget.decide_compaction(true), 0, "no limit of its own");
