@@ -5,6 +5,9 @@ below --directory if that is given, for later calls. Then, in each round: random
 16 and 64 at a time; uniform finds by _id with each thread model and each binary in turn; uniform updates. Before each, the caches
 of the machine are dropped (root), and the server is started anew on a copy. Told are medians over the rounds, ratios within them,
 and what a find or an update read.
+
+`--lists`: one client asks for 500 documents at once, by a list of `_id`s and by an index that leads to them in no order of their own: how
+many documents a second it gets.
 """
 
 import argparse
@@ -12,12 +15,15 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 
 import disk_reads
+import pymongo
 import server_process
 from control_group import Group
 from server_process import Server
@@ -25,6 +31,8 @@ from server_process import Server
 MIB = 1 << 20
 DEPTHS = (1, 16, 64)
 MODELS = ("auto", "synchronous")
+# Documents that are asked for in lists of so many.
+LISTED, LIST = 20_000, 500
 
 
 def main():
@@ -37,6 +45,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=5, help="of one measurement, after 2 s of warm-up")
     parser.add_argument("--read-bytes", type=int, default=8192, help="of one read of the disk: a block lies on two or three pages")
     parser.add_argument("--directory", help="where the store is made, or found from an earlier call")
+    parser.add_argument("--lists", action="store_true", help="lists of documents, instead of single ones")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
         directory = given.directory or stack.enter_context(tempfile.TemporaryDirectory())
@@ -55,6 +64,12 @@ class Comparison:
         self.directory.mkdir(exist_ok=True)
         if not self.store.exists():
             self.load()
+        if self.given.lists:
+            for _ in range(self.given.rounds):
+                for binary in self.given.binaries:
+                    self.ask_for_lists(binary)
+            self.conclude()
+            return
         for _ in range(self.given.rounds):
             files = sorted(self.store.glob("engine/*.sst"))
             for depth in DEPTHS:
@@ -72,6 +87,36 @@ class Comparison:
         with self.started(self.given.binaries[0], self.store) as server:
             self.bench(server, "-w", "point-read", "--load", "fresh", "--load-only")
             self.measure(server, f"find right after the load{self.named(self.given.binaries[0])}", "point-read")
+
+    def ask_for_lists(self, binary):
+        copy = self.directory / "copy"
+        copy_store(self.store, copy)
+        ids = random.Random(1).sample(range(self.given.documents), LISTED)
+        try:
+            with self.started(binary, copy) as server, server.client() as client:
+                # Places in an order that is none of the documents: each leads elsewhere.
+                things = client.heddle_bench.numbered
+                things.create_index("place", sparse=True)
+                things.bulk_write([pymongo.UpdateOne({"_id": identity}, {"$set": {"place": place}}) for place, identity in enumerate(ids)])
+                client.admin.command("fsync")
+                client.heddle_bench.command("compact", "numbered")
+            with self.started(binary, copy) as server, server.client() as client:
+                drop_caches()
+                things = client.heddle_bench.numbered
+                for name, ask in (
+                    ("lists of _id", lambda first: {"_id": {"$in": ids[first:first + LIST]}}),
+                    ("by an index", lambda first: {"place": {"$gte": first, "$lt": first + LIST}}),
+                ):
+                    half = 0 if name == "lists of _id" else LISTED // 2
+                    began, found = time.monotonic(), 0
+                    for first in range(half, half + LISTED // 2, LIST):
+                        found += len(list(things.find(ask(first), batch_size=LIST + 1)))
+                    took = time.monotonic() - began
+                    assert found == LISTED // 2, f"{found} documents"
+                    self.rates.setdefault(name + self.named(binary), []).append(found / took)
+                    print(f"{name + self.named(binary):34} {found / took:9,.0f} documents/s", flush=True)
+        finally:
+            shutil.rmtree(copy)
 
     def after_start(self, binary, name, workload, *arguments):
         copy = self.directory / "copy"
@@ -127,7 +172,7 @@ class Comparison:
         print("medians over the rounds")
         for name, rates in self.rates.items():
             print(f"{name:34} {statistics.median(rates):9,.0f}/s")
-        for binary in self.given.binaries if self.given.rounds else ():
+        for binary in self.given.binaries if self.given.rounds and not self.given.lists else ():
             of = self.named(binary)
             for base in ("find synchronous" + of, f"disk, {DEPTHS[1]} at a time", f"disk, {DEPTHS[2]} at a time"):
                 ratios = [rate / other for rate, other in zip(self.rates["find auto" + of], self.rates[base])]

@@ -59,7 +59,7 @@ pub use scram::{
     ScramServer, password_digest,
 };
 pub use throttle::{FailedLogins, LoginPenalty, RefusedMembers};
-pub use user::AccessUser;
+pub use user::{AccessUser, UserCredentials};
 
 /// What is no user, role or privilege.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -34,11 +34,38 @@ pub struct AccessUser {
     /// What it may have at once: the smallest of its own limits and those of its roles.
     pub limits: UserLimits,
     restrictions: Vec<LoginRestriction>,
-    credentials: Vec<(Mechanism, ScramCredentials)>,
+    credentials: UserCredentials,
     /// It is another member of the deployment, which is nowhere stored and never changes.
     is_member: bool,
     /// For which state of all users and roles this was read, or found to be so still.
     checked: AtomicU64,
+}
+
+/// What checks the passwords of one user, by mechanism.
+#[derive(Debug, Clone, Default)]
+pub struct UserCredentials(Vec<(Mechanism, ScramCredentials)>);
+
+impl UserCredentials {
+    /// As they are stored in a user's document. Nothing else of it is looked at: how long that takes depends
+    /// on no role.
+    pub fn stored(document: RawDocument<'_>) -> Self {
+        let stored = document.get("credentials").and_then(RawValue::as_document);
+        let of = |mechanism: &Mechanism| {
+            let stored = stored?.get(mechanism.name())?.as_document()?;
+            Some((*mechanism, ScramCredentials::parse(*mechanism, stored)?))
+        };
+        UserCredentials(Mechanism::ALL.iter().filter_map(of).collect())
+    }
+
+    /// The mechanisms that there are any by.
+    pub fn mechanisms(&self) -> impl Iterator<Item = Mechanism> {
+        self.0.iter().map(|(mechanism, _)| *mechanism)
+    }
+
+    /// What checks a password by this mechanism.
+    pub fn of(&self, mechanism: Mechanism) -> Option<&ScramCredentials> {
+        self.0.iter().find(|(known, _)| *known == mechanism).map(|(_, credentials)| credentials)
+    }
 }
 
 impl AccessUser {
@@ -53,11 +80,6 @@ impl AccessUser {
         };
         let direct = RoleName::stored(document)?;
         let inherited = roles.inherited(&direct);
-        let stored = document.get("credentials").and_then(RawValue::as_document);
-        let credentials = Mechanism::ALL.iter().filter_map(|mechanism| {
-            let stored = stored?.get(mechanism.name())?.as_document()?;
-            Some((*mechanism, ScramCredentials::parse(*mechanism, stored)?))
-        });
         let id = match document.get("userId") {
             Some(RawValue::Binary { bytes, .. }) => bytes.try_into().ok(),
             _ => None,
@@ -72,7 +94,7 @@ impl AccessUser {
             limits: UserLimits::stored(document)?.strictest(inherited.limits),
             inherited,
             restrictions: LoginRestriction::stored(document)?,
-            credentials: credentials.collect(),
+            credentials: UserCredentials::stored(document),
             is_member: false,
             document: document.to_buf(),
             checked: AtomicU64::new(generation),
@@ -103,7 +125,7 @@ impl AccessUser {
             inherited: Inherited { privileges, ..Inherited::default() },
             limits: UserLimits::default(),
             restrictions: Vec::new(),
-            credentials: Vec::new(),
+            credentials: UserCredentials::default(),
             is_member: false,
             checked: AtomicU64::new(0),
         }
@@ -130,14 +152,14 @@ impl AccessUser {
         self.is_member
     }
 
-    /// What checks a password by this mechanism.
-    pub fn credentials(&self, mechanism: Mechanism) -> Option<&ScramCredentials> {
-        self.credentials.iter().find(|(known, _)| *known == mechanism).map(|(_, credentials)| credentials)
+    /// What checks its passwords.
+    pub const fn credentials(&self) -> &UserCredentials {
+        &self.credentials
     }
 
     /// The mechanisms that it can log in by.
     pub fn mechanisms(&self) -> impl Iterator<Item = Mechanism> {
-        self.credentials.iter().map(|(mechanism, _)| *mechanism)
+        self.credentials.mechanisms()
     }
 
     /// Whether it may log in by this connection: by its own restrictions and those of each of its roles.

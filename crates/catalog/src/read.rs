@@ -9,7 +9,9 @@ use crate::keys::{self, DOCUMENT_PREFIX, IndexEntry, split_entry};
 use document::key::encode_value;
 use document::{RawDocument, RawValue};
 use std::sync::Arc;
-use storage::{Cursor, CursorOptions, Direction, KeyRange, Keyspace, PinnedBytes, ReadTier, ReadView};
+use storage::{
+    AheadBatch, Cursor, CursorOptions, Direction, KeyRange, Keyspace, PinnedBytes, ReadTier, ReadView,
+};
 
 /// Document keys up to this length are looked up without an allocation.
 const SHORT_KEY: usize = 60;
@@ -116,6 +118,12 @@ impl Collection {
             return Ok(view.get_tier(Keyspace::Documents, key, tier)?);
         }
         Ok(view.get_tier(Keyspace::Documents, &keys::row_key(self.id(), document_key), tier)?)
+    }
+
+    /// Has the documents with these keys read into the caches by other threads: a hint.
+    pub fn read_ahead(&self, view: &ReadView, document_keys: &[Vec<u8>]) -> Arc<AheadBatch> {
+        let keys = document_keys.iter().map(|key| keys::row_key(self.id(), key));
+        self.store.read_ahead(view, Keyspace::Documents, keys.collect())
     }
 
     /// A walk over the documents in the order of their document keys.

@@ -9,7 +9,7 @@ use crate::index_builds::ResumedBuild;
 use crate::parameters::Parameters;
 use crate::replica_set::{SetMember, journaled, no_replica_set, refused};
 use crate::ttl::TtlFigures;
-use ::access::{AccessUser, UserName};
+use ::access::{AccessUser, UserCredentials, UserName};
 use catalog::{Catalog, ChangeObserver, OperationContext, Receipts};
 use dispatch::command::Command;
 use dispatch::concern::{ReadConcern, WriteConcern};
@@ -200,6 +200,10 @@ impl Node for DataNode {
 
     fn read_user(&self, name: &UserName) -> CommandResult<Option<Arc<AccessUser>>> {
         self.stored_user(name)
+    }
+
+    fn read_credentials(&self, name: &UserName) -> CommandResult<Option<UserCredentials>> {
+        self.stored_credentials(name)
     }
 
     fn login_secret(&self) -> CommandResult<Vec<u8>> {

@@ -15,31 +15,35 @@ use crate::fields::Fields;
 use crate::node::Node;
 use crate::parameters::Parameter;
 use access::{
-    AccessUser, Mechanism, MemberUser, RoleGraph, RoleName, ScramCredentials, ScramFailure, ScramServer,
-    UserName,
+    AccessUser, Mechanism, MemberUser, ScramCredentials, ScramFailure, ScramServer, UserCredentials, UserName,
 };
-use document::{DocumentBuilder, RawValue, doc};
+use document::{Document, DocumentBuilder, RawValue, doc};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A login between its first and its last message.
 #[derive(Debug)]
 pub(crate) struct Login {
     mechanism: Mechanism,
     name: UserName,
-    /// `None` for one that does not exist.
-    user: Option<Arc<AccessUser>>,
+    /// Whether there is such a user, with this mechanism.
+    exists: bool,
     server: ScramServer,
     /// The client wants no further message behind the one with the server's signature.
     skips_empty: bool,
     is_speculative: bool,
-    /// The proof was right.
-    is_proved: bool,
+    /// The user, once the proof was right: who waits for it learns nothing of how much it may.
+    proved: Option<Arc<AccessUser>>,
 }
 
 /// The one conversation that a connection has at a time.
 const CONVERSATION: i32 = 1;
 /// Random bytes of the server's nonce.
 const NONCE_BYTES: usize = 24;
+
+/// Looking a user up takes this long where what it costs is less, as it is by far while users are in memory:
+/// a user that exists is found in a cache, one that does not in no table, and both in some microseconds.
+const LOOK_UP_TIME: Duration = Duration::from_micros(250);
 
 /// What `saslStart` asks for.
 #[derive(Debug)]
@@ -123,20 +127,23 @@ pub(crate) async fn begin<N: Node>(
         }
     };
     let name = UserName::new(user, database);
-    let (user, credentials) = credentials(context, mechanism, &name)?;
-    if is_speculative && user.is_none() && read_user(context, &name)?.is_some() {
+    let LookedUp { stored, invented } = look_up(context, &name)?;
+    let own = stored.as_ref().and_then(|stored| stored.of(mechanism));
+    let exists = own.is_some();
+    if is_speculative && !exists && stored.is_some() {
         // Drivers take what a hello has begun for begun with the mechanism that they choose after it. That
         // the user has another one it has told.
         return Err(CommandError::new(code::AUTHENTICATION_FAILED, "Authentication failed."));
     }
+    let credentials = own.or_else(|| invented.of(mechanism)).expect("it is invented for each mechanism");
     let nonce = ambient::random_bytes::<NONCE_BYTES>();
-    let begun = ScramServer::begin(mechanism, payload, credentials, &nonce);
+    let begun = ScramServer::begin(mechanism, payload, credentials.clone(), &nonce);
     let (mut server, answer) = begun.expect("the message was read before");
     if let Some(members) = context.server.access.members().filter(|_| is_member(&name, mechanism)) {
         server = server.or_by(members.others.clone());
     }
     append(reply, false, answer.as_bytes());
-    let login = Login { mechanism, name, user, server, skips_empty, is_speculative, is_proved: false };
+    let login = Login { mechanism, name, exists, server, skips_empty, is_speculative, proved: None };
     *context.client.access.login.lock() = Some(Box::new(login));
     Ok(())
 }
@@ -153,6 +160,17 @@ fn read_user<N: Node>(
     }
 }
 
+/// The same of what checks a password alone.
+fn read_credentials<N: Node>(
+    context: &CommandContext<'_, N>,
+    name: &UserName,
+) -> CommandResult<Option<UserCredentials>> {
+    match *name == MemberUser::name() {
+        true => Ok(context.server.access.members().map(|members| members.user.credentials().clone())),
+        false => context.server.node.read_credentials(name),
+    }
+}
+
 fn is_member(name: &UserName, mechanism: Mechanism) -> bool {
     mechanism == MemberUser::MECHANISM && *name == MemberUser::name()
 }
@@ -160,42 +178,34 @@ fn is_member(name: &UserName, mechanism: Mechanism) -> bool {
 /// What members call themselves in their `hello`.
 const MEMBER_APPLICATION: &str = "replication";
 const NOT_BETWEEN: Reason = "not between these addresses of client and server";
+const NO_SUCH_USER: Reason = "no such user, or not with this mechanism";
 const MALFORMED: Reason = "a message does not follow the protocol";
 
-/// A user and what checks its password; of one that does not exist, what no password meets. Both take about
-/// as long: what does not exist is read from an invented document.
-fn credentials<N: Node>(
-    context: &CommandContext<'_, N>,
-    mechanism: Mechanism,
-    name: &UserName,
-) -> CommandResult<(Option<Arc<AccessUser>>, ScramCredentials)> {
-    let server = context.server;
-    let stored = read_user(context, name)?;
+/// What checks the passwords of a user.
+struct LookedUp {
+    stored: Option<UserCredentials>,
+    /// What no password meets, with each mechanism; the same whenever this user is looked up.
+    invented: UserCredentials,
+}
+
+/// Looks a user up, for which it takes the same time whether it exists or not. On a thread that may block.
+fn look_up<N: Node>(context: &CommandContext<'_, N>, name: &UserName) -> CommandResult<LookedUp> {
+    let (server, began) = (context.server, ambient::now());
+    let stored = read_credentials(context, name)?;
     let secret = server.node.login_secret()?;
     let iterations = |parameter| u32::try_from(server.parameters.integer(parameter)).unwrap_or(u32::MAX);
-    let iterations = match mechanism {
-        Mechanism::ScramSha1 => iterations(Parameter::ScramIterations),
-        Mechanism::ScramSha256 => iterations(Parameter::ScramSha256Iterations),
-    };
-    let nobody = ScramCredentials::of_nobody(mechanism, &secret, &name.id(), iterations);
-    let stored = match stored {
-        Some(stored) => stored,
-        None => {
-            let invented = doc! {
-                "user": (name.user.as_str()), "db": (name.database.as_str()),
-                "credentials": { (mechanism.name()): (nobody.to_document()) },
-                "roles": [(RoleName::new("readWrite", "admin").to_document())],
-            };
-            let invented = AccessUser::new(invented.to_buf().as_raw(), &RoleGraph::default(), 0);
-            drop(std::hint::black_box(invented));
-            return Ok((None, nobody));
-        }
-    };
-    let credentials = stored.credentials(mechanism).cloned();
-    Ok(match credentials {
-        Some(credentials) => (Some(stored), credentials),
-        None => (None, nobody),
-    })
+    let mut all = Document::new();
+    for mechanism in Mechanism::ALL {
+        let iterations = match mechanism {
+            Mechanism::ScramSha1 => iterations(Parameter::ScramIterations),
+            Mechanism::ScramSha256 => iterations(Parameter::ScramSha256Iterations),
+        };
+        let nobody = ScramCredentials::of_nobody(mechanism, &secret, &name.id(), iterations);
+        all.push(mechanism.name(), nobody.to_document());
+    }
+    let invented = UserCredentials::stored(doc! { "credentials": all }.to_buf().as_raw());
+    std::thread::sleep(LOOK_UP_TIME.saturating_sub(ambient::elapsed(began)));
+    Ok(LookedUp { stored, invented })
 }
 
 fn append(reply: &mut DocumentBuilder<'_>, is_done: bool, payload: &[u8]) {
@@ -219,33 +229,40 @@ pub(crate) async fn go_on<N: Node>(
     if conversation != CONVERSATION {
         return Err(CommandError::new(code::PROTOCOL_ERROR, "sasl: Mismatched conversation id"));
     }
-    if login.is_proved {
+    if let Some(user) = &login.proved {
         append(reply, true, &[]);
-        return proved(context, &login).await;
+        return proved(context, &login, user).await;
     }
-    let (answer, reason) = match (login.server.finish(payload), &login.user) {
+    let names_member = login.name == MemberUser::name();
+    let (answer, reason) = match (login.server.finish(payload), login.exists) {
         (Err(ScramFailure::Malformed(_)), _) => (None, MALFORMED),
-        (Err(_), Some(user)) if user.is_member() => (None, "its key is another one"),
-        (Err(_), Some(_)) => (None, "wrong password"),
-        (_, None) if login.name == MemberUser::name() => (None, "this member has no security.keyFile"),
-        (_, None) => (None, "no such user, or not with this mechanism"),
-        (Ok(_), Some(user)) if !user.may_log_in(context.client.ends()) => (None, NOT_BETWEEN),
-        (Ok(answer), Some(_)) => (Some(answer), ""),
+        (Err(_), true) if names_member => (None, "its key is another one"),
+        (Err(_), true) => (None, "wrong password"),
+        (_, false) if names_member => (None, "this member has no security.keyFile"),
+        (_, false) => (None, NO_SUCH_USER),
+        (Ok(answer), true) => match read_user(context, &login.name)? {
+            None => (None, NO_SUCH_USER),
+            Some(user) if !user.may_log_in(context.client.ends()) => (None, NOT_BETWEEN),
+            Some(user) => (Some((answer, user)), ""),
+        },
     };
-    let Some(answer) = answer else {
+    let Some((answer, user)) = answer else {
         return Err(failed(context, (login.mechanism.name(), &login.name), reason).await);
     };
     append(reply, login.skips_empty, answer.as_bytes());
     if login.skips_empty {
-        return proved(context, &login).await;
+        return proved(context, &login, &user).await;
     }
-    login.is_proved = true;
+    login.proved = Some(user);
     *context.client.access.login.lock() = Some(login);
     Ok(())
 }
 
-async fn proved<N: Node>(context: &CommandContext<'_, N>, login: &Login) -> CommandResult {
-    let user = login.user.as_ref().expect("who has proved itself exists");
+async fn proved<N: Node>(
+    context: &CommandContext<'_, N>,
+    login: &Login,
+    user: &Arc<AccessUser>,
+) -> CommandResult {
     let (mechanism, counters) = (login.mechanism.name(), counters(context, login.mechanism));
     succeed(context, user, &Succeeded { mechanism, is_speculative: login.is_speculative, counters }).await
 }
@@ -343,9 +360,6 @@ pub(crate) fn mechanisms<N: Node>(
     context: &CommandContext<'_, N>,
     name: &UserName,
 ) -> CommandResult<Vec<&'static str>> {
-    let user = read_user(context, name)?;
-    Ok(match user {
-        Some(user) => user.mechanisms().map(Mechanism::name).collect(),
-        None => Mechanism::ALL.map(Mechanism::name).to_vec(),
-    })
+    let LookedUp { stored, invented } = look_up(context, name)?;
+    Ok(stored.unwrap_or(invented).mechanisms().map(Mechanism::name).collect())
 }

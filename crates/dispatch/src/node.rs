@@ -5,7 +5,7 @@ use crate::concern::{ReadConcern, WriteConcern};
 use crate::error::{CommandError, CommandResult};
 use crate::freshness::ReadFreshness;
 use crate::role::{ReplyTimes, Role};
-use access::{AccessUser, UserName};
+use access::{AccessUser, UserCredentials, UserName};
 use document::{Document, DocumentBuilder, Timestamp};
 use std::fmt::Debug;
 use std::future::Future;
@@ -163,6 +163,14 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// Storage errors.
     fn read_user(&self, _name: &UserName) -> CommandResult<Option<Arc<AccessUser>>> {
         Ok(None)
+    }
+
+    /// What checks the passwords of a user as it is stored now, and nothing else of it. May block.
+    ///
+    /// # Errors
+    /// Storage errors.
+    fn read_credentials(&self, name: &UserName) -> CommandResult<Option<UserCredentials>> {
+        Ok(self.read_user(name)?.map(|user| user.credentials().clone()))
     }
 
     /// What gives users that do not exist their salts: a secret of the deployment. May block.

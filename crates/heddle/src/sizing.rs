@@ -26,8 +26,6 @@ const MEMTABLES_PER_MEMORY: u64 = 64;
 /// Filters that all threads of flush and compaction make at a time may take this share of the memory; where
 /// it would be more they are made in parts.
 const FILTERS_SHARE: u64 = 8;
-/// Threads of flush and compaction.
-const BACKGROUND_JOBS: std::ops::RangeInclusive<usize> = 2..=16;
 /// How long free memory is kept for what comes next before it goes back to the kernel.
 pub(crate) const KEEP_FREE: Duration = Duration::from_secs(60);
 const KEEP_FREE_SMALL: Duration = Duration::from_secs(1);
@@ -90,7 +88,8 @@ impl Sizes {
         let cache = cache.unwrap_or_else(|| default_cache(memory));
         let memtable = chosen(Parameter::MemtableSizeMb).unwrap_or_else(|| default_memtable(memory, cache));
         let gate = gate(memory);
-        let jobs = processors.clamp(*BACKGROUND_JOBS.start(), *BACKGROUND_JOBS.end());
+        let jobs = processors
+            .clamp(*StorageOptions::BACKGROUND_JOBS.start(), *StorageOptions::BACKGROUND_JOBS.end());
         Sizes {
             memory,
             processors,
@@ -341,7 +340,7 @@ mod tests {
         let mut few = machine(24_000, None);
         few.processor_quota = Some(Limit { value: 1.5, file: "cpu.max".into() });
         let sizes = Sizes::choose(&few, &Parameters::default());
-        assert_eq!((sizes.processors, sizes.background_jobs), (2, 2));
+        assert_eq!((sizes.processors, sizes.background_jobs), (2, 3));
         let many = Machine { allowed_processors: 64, processors: 64, ..machine(24_000, None) };
         assert_eq!(Sizes::choose(&many, &Parameters::default()).background_jobs, 16);
     }

@@ -213,7 +213,9 @@ pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<(
         })
     };
     let started: std::io::Result<Vec<_>> = threads.into_iter().map(start).collect();
+    store.ahead.open();
     if started.is_err() {
+        store.ahead.stop();
         store.signal.stop();
         store.reclaim.stop();
     }
@@ -422,10 +424,10 @@ mod tests {
         const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
         let store = Store::in_memory(&StorageOptions::small()).expect("a store in memory opens");
         let mut unit = WriteUnit::new();
-        unit.put(Keyspace::Documents, b"a", b"something that is in no table");
+        unit.put(Keyspace::Documents, b"in no table", &vec![7; 800_000]);
         store.commit(unit).wait().expect("the commit passes");
         let open = store.knobs();
-        let closed = StorageKnobs { dirty_trigger_bytes: Some(1), ..open };
+        let closed = StorageKnobs { dirty_trigger_bytes: Some(100_000), ..open };
         for round in 0..100 {
             // The gate is the last thing that a tick sets: what follows at once falls between tick and rest.
             for (knobs, gate) in [(closed, "closed"), (open, "open")] {

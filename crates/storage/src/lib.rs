@@ -80,6 +80,7 @@ mod options;
 mod pace;
 mod pipeline;
 mod prefetch;
+mod read_ahead;
 mod reclaim;
 mod row_cache;
 mod seal;
@@ -124,8 +125,11 @@ pub use pipeline::group::QueuePlace;
 pub use pipeline::proposals::{HeldProposals, ProposalWindow, Proposals, ProposedGroup};
 pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
 pub use pipeline::{CommitFuture, JournaledFuture, Receipt};
+pub use read_ahead::AheadBatch;
 pub use space::{Disk, Room, SpaceState, SpaceStatistics};
-pub use statistics::{BudgetStatistics, CommitStatistics, RowCacheStatistics, StorageStatistics};
+pub use statistics::{
+    BudgetStatistics, CommitStatistics, ReadAheadStatistics, RowCacheStatistics, StorageStatistics,
+};
 pub use store::{EnqueuedVersion, Store};
 pub use unit::{ENTRY_BYTES_MAX, Growth, Mutation, MutationLog, WriteUnit};
 pub use vault::{InvalidMasterKey, KEYRING, MasterKey, Vault, VaultReader, VaultWriter, rotate_master_key};

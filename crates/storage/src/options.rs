@@ -136,9 +136,9 @@ impl StorageOptions {
     /// Size of one table file where the disk is not small.
     pub(crate) const TABLE_BYTES_USUAL: u64 = 64 * MIB;
 
-    /// The reserve has room for so many tables: more than a compaction reads, but of level 0.
-    const TABLES_IN_RESERVE: u64 = 12;
-    /// Tables are not made smaller for the sake of the reserve than this.
+    /// The reserve has room for so many tables: as many as a compaction reads at most, but of level 0.
+    pub(crate) const TABLES_IN_RESERVE: u64 = 16;
+    /// Tables are not made smaller than this for the sake of a reserve that is smaller than by default.
     const TABLE_BYTES_FOR_RESERVE_MIN: u64 = 8 * MIB;
 
     /// What the filter of a table of the usual size may take while it is made: of five million keys at a
@@ -150,10 +150,14 @@ impl StorageOptions {
     pub(crate) fn fitted_to(&self, disk_bytes: u64) -> StorageOptions {
         let step = step_of(disk_bytes);
         let memtable_bytes = Self::shape_fitting(disk_bytes, self.shape()).memtable_bytes;
-        let reserve = self.disk_reserve_bytes.unwrap_or_else(|| default_reserve(disk_bytes, memtable_bytes));
+        let by_default = default_reserve(disk_bytes, memtable_bytes);
+        let reserve = self.disk_reserve_bytes.unwrap_or(by_default);
         let table_bytes_max = match reserve {
             0 => step,
-            reserve => (reserve / Self::TABLES_IN_RESERVE).max(Self::TABLE_BYTES_FOR_RESERVE_MIN).min(step),
+            reserve => {
+                let least = (by_default / Self::TABLES_IN_RESERVE).min(Self::TABLE_BYTES_FOR_RESERVE_MIN);
+                (reserve / Self::TABLES_IN_RESERVE).max(least).min(step)
+            }
         };
         StorageOptions {
             memtable_bytes,
@@ -188,9 +192,16 @@ impl StorageOptions {
         }
     }
 
+    /// Threads for flush and compaction where they are chosen by the number of processors, at least and at
+    /// most. Of three RocksDB leaves two to compaction: level 0 does not wait for what goes on below it.
+    pub const BACKGROUND_JOBS: std::ops::RangeInclusive<usize> = 3..=16;
+
     pub(crate) fn background_jobs_or_default(&self) -> u32 {
         let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        if self.background_jobs == 0 { processors.clamp(2, 16) as u32 } else { self.background_jobs }
+        match self.background_jobs {
+            0 => processors.clamp(*Self::BACKGROUND_JOBS.start(), *Self::BACKGROUND_JOBS.end()) as u32,
+            jobs => jobs,
+        }
     }
 
     /// Checks the rules across fields.

@@ -60,6 +60,17 @@ pub struct RowCacheStatistics {
     pub misses: u64,
 }
 
+/// Figures of reading ahead since the store was opened, in keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadAheadStatistics {
+    /// That were read, or are about to be.
+    pub asked: u64,
+    /// Of these, that came from the disk.
+    pub slow: u64,
+    /// That were too many at once: who wanted them read them without it.
+    pub dropped: u64,
+}
+
 /// The I/O budget, and what recovery would have to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetStatistics {
@@ -96,6 +107,8 @@ pub struct StorageStatistics {
     pub commit: CommitStatistics,
     /// The cache of hot rows.
     pub row_cache: RowCacheStatistics,
+    /// What was read ahead of walks.
+    pub read_ahead: ReadAheadStatistics,
     /// The data disk.
     pub space: SpaceStatistics,
     /// The engine.

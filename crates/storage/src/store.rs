@@ -30,6 +30,7 @@ use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, Queue, Queu
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use crate::pipeline::proposals::ProposalQueue;
 use crate::pipeline::{CommitFuture, JournaledFuture, Receipt, turn};
+use crate::read_ahead::ReadAhead;
 use crate::reclaim::Reclaim;
 use crate::row_cache::{CachedReader, RowCache};
 use crate::space::{DataDisk, Disk, Space, SpaceState};
@@ -102,6 +103,7 @@ pub(crate) struct StoreInner {
     pub(crate) signal: Signal,
     pub(crate) space: Space,
     pub(crate) reclaim: Reclaim,
+    pub(crate) ahead: Arc<ReadAhead>,
     /// How fast everything in the background may move bytes now.
     pub(crate) budget: IoBudget,
     pub(crate) latency: Arc<ForegroundLatency>,
@@ -245,6 +247,7 @@ impl Store {
             signal: Signal::new(options.journal_interval),
             space,
             reclaim: Reclaim::default(),
+            ahead: Arc::default(),
             budget: IoBudget::new(options.io_budget_bytes_per_second),
             latency: Arc::new(ForegroundLatency::new(options.latency_target)),
             recovery: Mutex::default(),
@@ -453,22 +456,6 @@ impl Store {
         self.inner.reclaim.add((keyspace, range));
     }
 
-    /// Has compaction put off what need not be done yet (three times as many files gather on level 0), or do
-    /// it again as it comes. Compaction that is behind goes on either way.
-    ///
-    /// # Errors
-    /// What the engine reports.
-    pub fn defer_compaction(&self, is_deferred: bool) -> Result<(), StorageError> {
-        self.inner.reclaim.defer(is_deferred);
-        self.inner.signal.changed();
-        self.inner.open()?.engine.defer_compaction(is_deferred)
-    }
-
-    /// Whether compaction is so far behind that it must not be put off.
-    pub fn is_compaction_behind(&self) -> bool {
-        self.inner.gate_limits.forbids_deferring(&self.inner.engine.pressure())
-    }
-
     /// Whether the data disk has room for something large beside the data. Has the disk looked at again, too.
     ///
     /// # Errors
@@ -545,7 +532,8 @@ impl Store {
         let row_cache = inner.rows.as_ref().map(|rows| rows.statistics()).unwrap_or_default();
         let (space, engine) = (inner.space.statistics(), inner.engine.statistics());
         commit.engine_stalls = commit.engine_stalls.saturating_sub(engine.turned_back);
-        StorageStatistics { commit, row_cache, space, engine, budget: inner.budget_statistics() }
+        let (budget, read_ahead) = (inner.budget_statistics(), inner.ahead.statistics());
+        StorageStatistics { commit, row_cache, read_ahead, space, engine, budget }
     }
 
     /// Closes the store: settles what is enqueued, refuses what comes later, syncs, flushes, stops the
@@ -566,6 +554,7 @@ impl OpenStore {
     fn stop_threads(&self) {
         self.signal.stop();
         self.reclaim.stop();
+        self.ahead.stop();
         self.engine.stop_compacting();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A waker that one of the threads calls may drop the last handle.
@@ -602,7 +591,7 @@ impl StoreInner {
         self.applied.load(Ordering::Acquire)
     }
 
-    fn open(&self) -> Result<&StoreInner, StorageError> {
+    pub(crate) fn open(&self) -> Result<&StoreInner, StorageError> {
         if self.closed.load(Ordering::Acquire) { Err(StorageError::Closed) } else { Ok(self) }
     }
 

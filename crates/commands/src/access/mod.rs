@@ -10,14 +10,14 @@
 
 use crate::error::{CommandError, CommandResult};
 use crate::server::DataNode;
-use ::access::{AccessUser, RoleDefinition, RoleGraph, RoleName, UserName};
+use ::access::{AccessUser, RoleDefinition, RoleGraph, RoleName, UserCredentials, UserName};
 use catalog::{Collection, EncodedRange};
 use document::{DocumentBuf, RawDocument, RawValue};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use storage::{CursorOptions, Direction, ReadTier};
+use storage::{CursorOptions, Direction, PinnedBytes, ReadTier};
 
 /// The database of users and roles.
 pub(crate) const DATABASE: &str = "admin";
@@ -120,14 +120,23 @@ impl DataNode {
         found
     }
 
+    fn stored_user_document(&self, name: &UserName) -> CommandResult<Option<PinnedBytes>> {
+        let Some(users) = self.catalog.collection(DATABASE, USERS) else { return Ok(None) };
+        Ok(users.get(self.newest.view(), RawValue::String(&name.id()), ReadTier::Any)?)
+    }
+
+    /// What checks the passwords of a user as it is stored now. May block.
+    pub(crate) fn stored_credentials(&self, name: &UserName) -> CommandResult<Option<UserCredentials>> {
+        let found = self.stored_user_document(name)?;
+        Ok(found.map(|bytes| UserCredentials::stored(RawDocument::trusted(&bytes))))
+    }
+
     /// A user as it is stored now. May block.
     pub(crate) fn stored_user(&self, name: &UserName) -> CommandResult<Option<Arc<AccessUser>>> {
         // Before anything is read: what changes meanwhile is read once more.
         let generation = self.access.generation();
         let roles = self.role_graph()?;
-        let Some(users) = self.catalog.collection(DATABASE, USERS) else { return Ok(None) };
-        let found = users.get(self.newest.view(), RawValue::String(&name.id()), ReadTier::Any)?;
-        let Some(bytes) = found else { return Ok(None) };
+        let Some(bytes) = self.stored_user_document(name)? else { return Ok(None) };
         let user = AccessUser::new(RawDocument::trusted(&bytes), &roles, generation).map_err(damaged)?;
         // `a.b` of `c` and `b` of `c.a` would share an `_id`, if databases could have dots.
         Ok((user.name == *name).then(|| self.access.keep(user, generation)))

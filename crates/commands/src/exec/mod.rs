@@ -46,6 +46,9 @@
 //! - In an event loop a slice reads from memory only; a walk that needs more pauses in front of it.
 //! - A dropped collection or index ends the walk with `QueryPlanKilled`.
 
+mod ahead;
+#[cfg(test)]
+mod ahead_tests;
 mod arguments;
 mod candidates;
 mod drive;

@@ -1,5 +1,6 @@
 //! One way to documents (a part of the collection or of an index) and how far it was walked.
 
+use super::ahead::{Ahead, Front};
 use super::seen::SeenDocuments;
 use crate::error::{CommandError, CommandResult};
 use catalog::{
@@ -125,6 +126,7 @@ pub(super) struct Scan {
     cursor: Option<OpenCursor>,
     /// How far the cursor reads.
     cursor_tier: ReadTier,
+    ahead: Ahead,
     /// Documents may be met twice.
     pub(super) deduplicate: bool,
     pub(super) figures: ScanFigures,
@@ -247,6 +249,7 @@ impl Scan {
             position,
             cursor: None,
             cursor_tier: ReadTier::Any,
+            ahead: Ahead::default(),
             deduplicate,
             figures: ScanFigures::default(),
         }))
@@ -281,6 +284,7 @@ impl Scan {
     /// Lets go of the cursor; the next run seeks the position.
     pub(super) fn save(&mut self) {
         self.cursor = None;
+        self.ahead.let_go();
     }
 
     /// Where a tailable walk stands: the key of the last document it saw.
@@ -300,7 +304,7 @@ impl Scan {
             return Ok(Pause::End);
         }
         if self.cursor_tier != reading.tier {
-            self.cursor = None;
+            self.save();
             self.cursor_tier = reading.tier;
         }
         let pause = match &self.method {
@@ -309,7 +313,7 @@ impl Scan {
             ScanMethod::Entries(_) => self.run_entries(reading, policy, seen, visit),
         }?;
         if matches!(pause, Pause::End | Pause::WouldBlock) {
-            self.cursor = None;
+            self.save();
         }
         if pause == Pause::End && !self.position.tracked {
             self.position.mark = Mark::End;
@@ -365,6 +369,7 @@ impl Scan {
             method: ScanMethod::Documents { keys, .. },
             position,
             cursor: Some(OpenCursor::Documents(cursor)),
+            ahead,
             figures,
             ..
         } = self
@@ -373,7 +378,10 @@ impl Scan {
             panic!("a walk has no cursor of its own kind: {self:?}");
         };
         loop {
-            let Some(next) = within_tier(cursor.next())? else { return Ok(Pause::WouldBlock) };
+            let began = if keys.checker.is_some() { ahead.begin_read(reading.tier) } else { None };
+            let next = cursor.next();
+            ahead.end_read(began);
+            let Some(next) = within_tier(next)? else { return Ok(Pause::WouldBlock) };
             let Some((key, document)) = next else { return Ok(Pause::End) };
             if fresh && position.is_behind(&mut fresh, [key, &[]]) {
                 continue;
@@ -396,6 +404,10 @@ impl Scan {
                         continue;
                     }
                     KeyCheck::Done => return Ok(Pause::End),
+                }
+                if ahead.is_due() {
+                    let front = (!ahead.has_front()).then(|| Front::Points { at: key.to_vec() });
+                    ahead.ask(reading, front, Some(checker))?;
                 }
             }
             if seen.as_ref().is_some_and(|seen| seen.contains(key)) {
@@ -447,6 +459,7 @@ impl Scan {
             method: ScanMethod::Entries(entries),
             position,
             cursor: Some(OpenCursor::Entries(cursor)),
+            ahead,
             figures,
             ..
         } = self
@@ -483,7 +496,13 @@ impl Scan {
                 }
             }
             let known = seen.as_ref().is_some_and(|seen| seen.contains(entry.document_key));
+            if ahead.is_due() {
+                let front = if ahead.has_front() { None } else { Some(entries.front(reading, at)?) };
+                ahead.ask(reading, front, entries.keys.checker.as_mut())?;
+            }
+            let began = if entries.is_followed() { ahead.begin_read(reading.tier) } else { None };
             let held = if known { EntryDocument::Gone } else { entries.hold(reading, &entry, figures)? };
+            ahead.end_read(began);
             if matches!(held, EntryDocument::NotInMemory) {
                 // The walk comes back to this entry.
                 figures.keys -= 1;
@@ -616,6 +635,23 @@ impl EntryDocument {
 }
 
 impl Entries {
+    /// Whether each entry leads to a document, which is read.
+    const fn is_followed(&self) -> bool {
+        !self.covered && self.scan.distinct_fields.is_none()
+    }
+
+    /// A second walk, that begins behind this entry.
+    fn front(&self, reading: &Reading<'_>, at: [&[u8]; 2]) -> CommandResult<Front> {
+        let options = CursorOptions { tier: reading.tier, ..CursorOptions::default() };
+        let (range, direction) = (range_of(&self.keys), storage_direction(self.scan.direction));
+        let mut cursor =
+            reading.collection.index_entries(reading.view, &self.index, range, direction, options)?;
+        cursor.seek(&at.concat());
+        // The entry itself.
+        let _ = cursor.next()?;
+        Ok(Front::Entries(Box::new(cursor)))
+    }
+
     fn hold(
         &self,
         reading: &Reading<'_>,
@@ -681,7 +717,7 @@ fn unreadable(error: impl std::fmt::Display) -> CommandError {
 }
 
 /// The bytes of an entry behind collection and index: fields, then document key.
-fn behind_prefix<'e>(entry: &catalog::IndexEntry<'e>) -> &'e [u8] {
+pub(super) fn behind_prefix<'e>(entry: &catalog::IndexEntry<'e>) -> &'e [u8] {
     let length = entry.fields.len() + entry.document_key.len();
     entry.key.split_at(entry.key.len() - length).1
 }

@@ -286,7 +286,7 @@ parameters! {
         "Threads of flush and compaction while they are not behind; 0 is as many as at most.";
     BackgroundThreadsMax "backgroundThreadsMax" integer(0, 0, 256), "threads",
         both("backgroundThreadsMax" "storage.rocksdb.backgroundThreadsMax"),
-        "Threads of flush and compaction; 0 takes one per core, and from 2 to 16.";
+        "Threads of flush and compaction; 0 takes one per core, and from 3 to 16.";
     LatencyTarget "latencyTargetMs" integer(5, 1, 60_000), "ms",
         both("latencyTargetMs" "storage.rocksdb.latencyTargetMs"),
         "When more than one in a hundred groups of commits, syncs that are waited for and reads takes \

@@ -197,6 +197,14 @@ impl FieldRange {
 }
 
 impl BoundsChecker {
+    /// The key of the next single value behind this key, where the bounds alone tell it: of one field, walked
+    /// forward, whose next range is one value.
+    pub fn next_point(&self, behind: &[u8]) -> Option<&[u8]> {
+        let ([field], ScanDirection::Forward) = (self.fields.as_slice(), self.direction) else { return None };
+        let next = field.ranges.partition_point(|range| range.lower.as_slice() <= behind);
+        field.ranges.get(next).filter(|range| range.is_point).map(|range| range.lower.as_slice())
+    }
+
     /// Looks at a key: the index entry's key without the bytes that name collection and index. Keys are to be
     /// shown in the order of the scan.
     pub fn check(&mut self, key: &[u8]) -> KeyCheck<'_> {

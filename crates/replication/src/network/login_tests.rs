@@ -95,7 +95,7 @@ fn begin(kind: Server, payload: &[u8]) -> (ScramServer, String) {
         Server::Keyed(_) | Server::Impostor => {
             let keys = if let Server::Keyed(keys) = kind { keys } else { "nobody" };
             let members = MemberKeys::parse(keys, "FILE").expect("keys").user(SALT, 4_096);
-            let credentials = members.user.credentials(Mechanism::ScramSha256).expect("its own").clone();
+            let credentials = members.user.credentials().of(Mechanism::ScramSha256).expect("its own").clone();
             (Mechanism::ScramSha256, credentials, members.others)
         }
     };

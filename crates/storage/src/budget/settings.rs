@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Hurry;
+use crate::error::StorageError;
 use crate::knobs::StorageKnobs;
 use crate::options::StorageOptions;
 use crate::statistics::BudgetStatistics;
@@ -59,6 +60,22 @@ impl Store {
     pub fn set_compaction_rate(&self, bytes_per_second: u64) {
         self.inner.budget.want_compaction(bytes_per_second);
         self.inner.signal.changed();
+    }
+
+    /// Has compaction put off what need not be done yet (three times as many files gather on level 0), or do
+    /// it again as it comes. Compaction that is behind goes on either way.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn defer_compaction(&self, is_deferred: bool) -> Result<(), StorageError> {
+        self.inner.reclaim.defer(is_deferred);
+        self.inner.signal.changed();
+        self.inner.open()?.engine.defer_compaction(is_deferred)
+    }
+
+    /// Whether compaction is so far behind that it must not be put off.
+    pub fn is_compaction_behind(&self) -> bool {
+        self.inner.gate_limits.forbids_deferring(&self.inner.engine.pressure())
     }
 
     /// Whether clients wait no longer than the latency that the store aims at.

@@ -154,7 +154,7 @@ fn the_reserve_takes_blocks_and_gives_them_back() {
 }
 
 #[test]
-fn tables_are_no_larger_than_compactions_of_them_may_be() {
+fn a_compaction_needs_no_more_than_the_reserve() {
     const GIB: u64 = 1 << 30;
     let fitted = |disk, reserve| {
         let options = StorageOptions { disk_reserve_bytes: reserve, ..StorageOptions::default() };
@@ -162,8 +162,12 @@ fn tables_are_no_larger_than_compactions_of_them_may_be() {
         (options.table_bytes, options.disk_reserve_bytes)
     };
     assert_eq!(fitted(1000 * GIB, None), (64 * MIB, Some(GIB)));
-    assert_eq!(fitted(10 * GIB, None), (16 * MIB, Some(192 * MIB)));
-    assert_eq!(fitted(GIB, None), (8 * MIB, Some(GIB / 100 * 5)), "by the disk");
+    assert_eq!(fitted(10 * GIB, None), (12 * MIB, Some(192 * MIB)));
+    for disk in [GIB / 4, GIB, 2 * GIB, 10 * GIB, 50 * GIB, 1000 * GIB] {
+        let (table, reserve) = fitted(disk, None);
+        let read = StorageOptions::TABLES_IN_RESERVE * table;
+        assert!(reserve.is_some_and(|reserve| read <= reserve), "{read} of {reserve:?} on {disk}");
+    }
     assert_eq!(fitted(1000 * GIB, Some(MIB)), (8 * MIB, Some(MIB)), "not smaller for the reserve alone");
     assert_eq!(fitted(1000 * GIB, Some(0)), (64 * MIB, Some(0)));
 }

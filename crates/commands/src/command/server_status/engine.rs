@@ -10,7 +10,7 @@ use storage::EngineStatistics;
 
 pub(super) fn rocksdb(server: &Arc<ServiceContext>) -> Document {
     let statistics = server.node.store.statistics();
-    let (engine, rows) = (statistics.engine, statistics.row_cache);
+    let (engine, rows, ahead) = (statistics.engine, statistics.row_cache, statistics.read_ahead);
     doc! {
         "engine": (engine.engine),
         "cache": {
@@ -25,6 +25,8 @@ pub(super) fn rocksdb(server: &Arc<ServiceContext>) -> Document {
             "bytes currently in the cache": (rows.bytes as i64), "hits": (rows.hits as i64),
             "misses": (rows.misses as i64),
         },
+        "read ahead": { "documents": (ahead.asked as i64), "from the disk": (ahead.slow as i64),
+            "too many at once": (ahead.dropped as i64) },
         "memtables": { "bytes": (engine.memtable_bytes as i64),
             "unflushed bytes": (engine.memtable_unflushed_bytes as i64) },
         "tables": {

@@ -31,10 +31,9 @@ const PENDING_STOP_BYTES: usize = 256 * GIB;
 const DELETION_WINDOW: usize = 4096;
 const DELETION_TRIGGER: usize = 3584;
 const DELETION_SHARE: f64 = 0.75;
-/// Bounds the room that a compaction takes, where tables are small because the disk or the reserve is, and
-/// where they are as usual: RocksDB's own 25 would be more than the largest reserve.
-const TABLES_PER_SMALL_COMPACTION: u64 = 8;
-const TABLES_PER_COMPACTION: u64 = 12;
+/// Bounds the room that a compaction below level 0 takes: RocksDB stops adding tables at so many, and has
+/// up to twice as many then. The reserve is as large as that; RocksDB's own 25 would be more.
+const TABLES_PER_COMPACTION: u64 = StorageOptions::TABLES_IN_RESERVE / 2;
 /// The dictionary of a table at the bottom, and how many times as much zstd makes it of. Blocks wait for it
 /// in memory, these bytes of each table that is written.
 const DICTIONARY_BYTES: i32 = 16 << 10;
@@ -167,9 +166,7 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     family.set_hard_pending_compaction_bytes_limit(PENDING_STOP_BYTES);
     family.set_target_file_size_base(options.table_bytes);
     family.set_max_bytes_for_level_base(level_base(keyspace, &shape, options));
-    let is_small = options.table_bytes < StorageOptions::TABLE_BYTES_USUAL;
-    let tables = if is_small { TABLES_PER_SMALL_COMPACTION } else { TABLES_PER_COMPACTION };
-    family.set_max_compaction_bytes(tables * options.table_bytes);
+    family.set_max_compaction_bytes(TABLES_PER_COMPACTION * options.table_bytes);
     if matches!(keyspace, Keyspace::Documents | Keyspace::Indexes) {
         family.add_compact_on_deletion_collector_factory(DELETION_WINDOW, DELETION_TRIGGER, DELETION_SHARE);
     }
