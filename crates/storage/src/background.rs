@@ -257,7 +257,8 @@ fn govern(store: &StoreInner) {
         {
             return;
         }
-        let only_space = Some(store.applied()) == seen && gate_is_calm(store);
+        let has_changed = signal.has_changed.load(Ordering::Relaxed);
+        let only_space = Some(store.applied()) == seen && gate_is_calm(store) && !has_changed;
         if signal.wait_tick(if only_space { SPACE_TICK } else { GOVERNOR_TICK }) == Next::Stop {
             return;
         }
@@ -422,13 +423,14 @@ mod tests {
     #[test]
     fn a_setting_that_changes_while_the_governor_goes_to_rest_counts() {
         const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
-        let store = Store::in_memory(&StorageOptions::small()).expect("a store in memory opens");
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let store = Store::open(directory.path(), &StorageOptions::small()).expect("the store opens");
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Documents, b"in no table", &vec![7; 800_000]);
         store.commit(unit).wait().expect("the commit passes");
         let open = store.knobs();
         let closed = StorageKnobs { dirty_trigger_bytes: Some(100_000), ..open };
-        for round in 0..100 {
+        for round in 0..200 {
             // The gate is the last thing that a tick sets: what follows at once falls between tick and rest.
             for (knobs, gate) in [(closed, "closed"), (open, "open")] {
                 store.set_knobs(knobs).expect("both are allowed");
