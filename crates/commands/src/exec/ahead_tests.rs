@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::{
-    Engine, EngineCursor, EngineHooks, EngineReader, HookedEngine, Keyspace, MemoryEngine, PinnedBytes,
-    ReadTier, StorageError, StorageOptions, Store,
+    Engine, EngineHooks, EngineReader, HookedEngine, Keyspace, MemoryEngine, PinnedBytes, ReadTier,
+    StorageError, StorageOptions, Store,
 };
 
 const DOCUMENTS: i32 = 300;
@@ -41,16 +41,10 @@ impl EngineHooks for SlowDisk {
         reader.get(keyspace, key, tier)
     }
 
-    fn before_next(
-        &self,
-        _cursor: &mut dyn EngineCursor,
-        keyspace: Keyspace,
-        _tier: ReadTier,
-    ) -> Result<(), StorageError> {
+    fn before_seek(&self, keyspace: Keyspace) {
         if keyspace == Keyspace::Documents {
             std::thread::sleep(Duration::from_micros(200));
         }
-        Ok(())
     }
 }
 

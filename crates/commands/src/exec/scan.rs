@@ -378,10 +378,7 @@ impl Scan {
             panic!("a walk has no cursor of its own kind: {self:?}");
         };
         loop {
-            let began = if keys.checker.is_some() { ahead.begin_read(reading.tier) } else { None };
-            let next = cursor.next();
-            ahead.end_read(began);
-            let Some(next) = within_tier(next)? else { return Ok(Pause::WouldBlock) };
+            let Some(next) = within_tier(cursor.next())? else { return Ok(Pause::WouldBlock) };
             let Some((key, document)) = next else { return Ok(Pause::End) };
             if fresh && position.is_behind(&mut fresh, [key, &[]]) {
                 continue;
@@ -397,7 +394,9 @@ impl Scan {
                     }
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
+                        let began = ahead.begin_read(reading.tier);
                         cursor.seek(target);
+                        ahead.end_read(began);
                         if position.step(policy, remembers, Mark::At, [target, &[]]) {
                             return Ok(Pause::Sliced);
                         }

@@ -59,6 +59,9 @@ pub trait EngineHooks: Send + Sync + 'static {
         reader.get(keyspace, key, tier)
     }
 
+    /// Called in front of each leap of a cursor.
+    fn before_seek(&self, _keyspace: Keyspace) {}
+
     /// Called in front of each step of a cursor, which it may move further.
     fn before_next(
         &self,
@@ -213,6 +216,7 @@ impl<H: EngineHooks> EngineReader for HookedReader<H> {
 
 impl<H: EngineHooks> EngineCursor for HookedCursor<H> {
     fn seek(&mut self, key: &[u8]) {
+        self.hooks.before_seek(self.keyspace);
         self.failed = false;
         self.inner.seek(key);
     }
