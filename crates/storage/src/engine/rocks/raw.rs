@@ -1,4 +1,5 @@
 //! What RocksDB's C interface offers and the crate does not wrap: sizes that count memtables, and events.
+#![expect(unsafe_code, reason = "the interface of RocksDB")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::Arc;
@@ -149,6 +150,12 @@ pub(super) struct Events {
     /// A flush or a write has, and RocksDB refuses writes until it has recovered.
     halted: AtomicBool,
 }
+
+// RocksDB's threads tell them at once, and the last one frees them.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Events>();
+};
 
 impl Events {
     /// Has the database that is opened with these options tell its events.
