@@ -15,10 +15,9 @@ fn main() {
     let standard = std::env::var("ROCKSDB_CXX_STD").unwrap_or_else(|_| "c++20".to_owned());
     let mut build = cc::Build::new();
     // As the crate itself (`make sanitize`).
-    for sanitizer in std::env::var("CARGO_CFG_SANITIZE").unwrap_or_default().split(',') {
-        if ["address", "thread"].contains(&sanitizer) {
-            build.flag(format!("-fsanitize={sanitizer}")).flag("-fno-omit-frame-pointer");
-        }
+    println!("cargo:rerun-if-env-changed=SANITIZER");
+    if let Ok(sanitizer) = std::env::var("SANITIZER") {
+        build.flag(format!("-fsanitize={sanitizer}")).flag("-fno-omit-frame-pointer");
     }
     build
         .cpp(true)
