@@ -13,7 +13,13 @@ fn main() {
         .expect("librocksdb-sys tells where its sources are (DEP_ROCKSDB_CARGO_MANIFEST_DIR)");
     // As that script chooses it.
     let standard = std::env::var("ROCKSDB_CXX_STD").unwrap_or_else(|_| "c++20".to_owned());
-    cc::Build::new()
+    let mut build = cc::Build::new();
+    // As the crate itself (`make sanitize`).
+    println!("cargo:rerun-if-env-changed=SANITIZER");
+    if let Ok(sanitizer) = std::env::var("SANITIZER") {
+        build.flag(format!("-fsanitize={sanitizer}")).flag("-fno-omit-frame-pointer");
+    }
+    build
         .cpp(true)
         .include(format!("{sources}/rocksdb/include"))
         .flag(format!("-std={}", standard.trim_start_matches("-std=")))

@@ -6,6 +6,7 @@
 //! Huge pages (`no_thp` leaves them out) took a tenth off the updates.
 //!
 //! Figures: `docs/design/thread-models.md`.
+#![expect(unsafe_code, reason = "the interface of mimalloc")]
 
 use std::ffi::c_long;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! Asking for memory before it is needed.
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an instruction of the processor"))]
 
 pub(crate) const CACHE_LINE_BYTES: usize = 64;
 /// More than this the processor cannot have under way, and fetches by itself.

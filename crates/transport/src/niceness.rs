@@ -1,4 +1,5 @@
 //! How much a thread yields to others, or others to it.
+#![expect(unsafe_code, reason = "system calls that no library wraps")]
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -50,9 +51,17 @@ pub(crate) fn slice() -> Duration {
 
 /// The calling thread's scheduling; `None` where the kernel does not tell, and for real-time classes.
 fn attributes() -> Option<libc::sched_attr> {
-    // SAFETY: a structure of numbers, for which zero is a value.
-    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::sched_attr>() as u32;
+    let mut attributes = libc::sched_attr {
+        size,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
     // SAFETY: the kernel writes no more than the size it is told.
     let failed = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) } != 0;
     let shares = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attributes.sched_policy as i32));

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 
 use super::Keys;
@@ -47,6 +48,31 @@ fn is_torn(end: &[u8], at: u64) -> bool {
         rest = behind;
     }
     false
+}
+
+/// A place for an opened byte, whether something was there before or not: RocksDB's buffers begin as they
+/// come.
+pub(crate) trait ByteSlot: Copy {
+    const ZERO: Self;
+
+    /// Writes as many bytes as there are slots.
+    fn fill_from(slots: &mut [Self], bytes: &[u8]);
+}
+
+impl ByteSlot for u8 {
+    const ZERO: Self = 0;
+
+    fn fill_from(slots: &mut [Self], bytes: &[u8]) {
+        slots.copy_from_slice(bytes);
+    }
+}
+
+impl ByteSlot for MaybeUninit<u8> {
+    const ZERO: Self = MaybeUninit::new(0);
+
+    fn fill_from(slots: &mut [Self], bytes: &[u8]) {
+        slots.write_copy_of_slice(bytes);
+    }
 }
 
 /// A file in pages, which does not change any more.
@@ -92,10 +118,10 @@ impl PageFile {
 
     /// Reads what is there from `offset` on, as far as it fits. A page that does not open is an error, or
     /// with `blank` zeros, and that is told.
-    pub(crate) fn read_at(
+    pub(crate) fn read_at<S: ByteSlot>(
         &self,
         offset: u64,
-        into: &mut [u8],
+        into: &mut [S],
         blank: Option<&mut bool>,
     ) -> io::Result<usize> {
         let wanted = (into.len() as u64).min(self.bytes.saturating_sub(offset)) as usize;
@@ -113,10 +139,10 @@ impl PageFile {
         })
     }
 
-    fn open_pages(
+    fn open_pages<S: ByteSlot>(
         &self,
         offset: u64,
-        into: &mut [u8],
+        into: &mut [S],
         sealed: &mut Vec<u8>,
         mut blank: Option<&mut bool>,
     ) -> io::Result<()> {
@@ -138,11 +164,11 @@ impl PageFile {
             let (place, behind) = std::mem::take(&mut rest).split_at_mut(taken);
             match (self.key.open(part, page, sealed), &mut blank) {
                 (Some(opened), _) => {
-                    place.copy_from_slice(opened.get(skipped..skipped + taken).unwrap_or_default());
+                    S::fill_from(place, opened.get(skipped..skipped + taken).unwrap_or_default());
                 }
                 (None, Some(is_damaged)) => {
                     **is_damaged = true;
-                    place.fill(0);
+                    place.fill(S::ZERO);
                 }
                 (None, None) => return Err(page_damaged(page)),
             }

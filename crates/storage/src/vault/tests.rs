@@ -74,7 +74,7 @@ fn files_in_pages_come_back_whatever_their_size() {
         assert_eq!(pages.bytes(), bytes as u64);
         for offset in SIZES.into_iter().chain([PAGE_BYTES / 2, 5 * PAGE_BYTES + 77]) {
             for length in [1, 100, PAGE_BYTES, 3 * PAGE_BYTES + 5] {
-                let mut into = vec![0; length];
+                let mut into = vec![0_u8; length];
                 let read = pages.read_at(offset as u64, &mut into, None).unwrap();
                 let end = (offset + length).min(bytes);
                 let expect = expect.get(offset..end).unwrap_or_default();

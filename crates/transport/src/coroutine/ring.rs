@@ -24,7 +24,8 @@ const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 8192;
 /// Marks completions that nobody waits for.
 const IGNORED: u64 = u64::MAX;
-/// How often, and how long each time, an ending ring waits for what the kernel still works on.
+/// How often in a row, and how long each time, an ending ring waits in vain for what the kernel still works
+/// on.
 const DRAIN_ROUNDS: u32 = 50;
 const DRAIN_WAIT: Duration = Duration::from_millis(100);
 /// Rounds after which everything is cancelled once more.
@@ -383,7 +384,9 @@ impl Ring {
     /// Ends all operations and waits for their completions. False: the kernel still uses what they own.
     fn drain(&mut self) -> io::Result<bool> {
         let everything = opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(IGNORED);
-        for round in 0..DRAIN_ROUNDS {
+        let mut in_vain = 0;
+        for round in 0_u32.. {
+            let before = self.operations.len();
             // Forgotten by then are the connections; what their last events bring is dropped here.
             while let Some(event) = self.next_event() {
                 if let Event::Received { result: Received::Chunk(chunk), .. } = event {
@@ -392,6 +395,11 @@ impl Ring {
             }
             if self.operations.is_empty() {
                 return Ok(true);
+            }
+            // The kernel ends some twenty operations in one round, however many there are.
+            in_vain = if self.operations.len() < before { 0 } else { in_vain + 1 };
+            if in_vain > DRAIN_ROUNDS {
+                break;
             }
             if round % CANCEL_EVERY == 0 {
                 self.push(everything.clone());

@@ -445,6 +445,24 @@ fn more_operations_than_the_queue_holds_are_all_submitted() {
     }
 }
 
+#[test]
+fn a_ring_ends_with_all_its_operations_however_many() {
+    let mut rig = Rig::new();
+    let pairs: Vec<_> = (0..1500).map(|_| UnixStream::pair().expect("two descriptors")).collect();
+    let mut sockets = Vec::new();
+    let mut clients = Vec::new();
+    for (client, served) in pairs {
+        let socket = Arc::new(Socket::from(OwnedFd::from(served)));
+        rig.connections.register(Arc::clone(&socket));
+        sockets.push(socket);
+        clients.push(client);
+    }
+    rig.connections.turn(false).expect("the kernel submits");
+    drop(rig);
+    let held = sockets.iter().filter(|socket| Arc::strong_count(socket) > 1).count();
+    assert_eq!(held, 0, "sockets of operations that did not end");
+}
+
 struct Silent;
 
 impl Service for Silent {

@@ -1,5 +1,6 @@
 //! RocksDB's rate limiter, whose rate can change: how fast flush and compaction write, compaction within a
 //! limit of its own as well.
+#![expect(unsafe_code, reason = "the interface of RocksDB")]
 
 use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, Options};

@@ -1,4 +1,5 @@
 //! What RocksDB's C interface offers and the crate does not wrap: sizes that count memtables, and events.
+#![expect(unsafe_code, reason = "the interface of RocksDB")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::Arc;
@@ -150,6 +151,12 @@ pub(super) struct Events {
     halted: AtomicBool,
 }
 
+// RocksDB's threads tell them at once, and the last one frees them.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Events>();
+};
+
 impl Events {
     /// Has the database that is opened with these options tell its events.
     pub(super) fn listen(options: &mut Options) -> Arc<Events> {
@@ -242,41 +249,37 @@ unsafe extern "C" fn background_error(
 
 // RocksDB's wrapper calls every function without looking whether there is one.
 
-unsafe extern "C" fn flush_begins(
+extern "C" fn flush_begins(
     _state: *mut c_void,
     _database: *mut ffi::rocksdb_t,
     _flush: *const ffi::rocksdb_flushjobinfo_t,
 ) {
 }
 
-unsafe extern "C" fn compaction_begins(
+extern "C" fn compaction_begins(
     _state: *mut c_void,
     _database: *mut ffi::rocksdb_t,
     _compaction: *const ffi::rocksdb_compactionjobinfo_t,
 ) {
 }
 
-unsafe extern "C" fn compaction_completed(
+extern "C" fn compaction_completed(
     _state: *mut c_void,
     _database: *mut ffi::rocksdb_t,
     _compaction: *const ffi::rocksdb_compactionjobinfo_t,
 ) {
 }
 
-unsafe extern "C" fn subcompaction(_state: *mut c_void, _part: *const ffi::rocksdb_subcompactionjobinfo_t) {}
+extern "C" fn subcompaction(_state: *mut c_void, _part: *const ffi::rocksdb_subcompactionjobinfo_t) {}
 
-unsafe extern "C" fn file_ingested(
+extern "C" fn file_ingested(
     _state: *mut c_void,
     _database: *mut ffi::rocksdb_t,
     _file: *const ffi::rocksdb_externalfileingestioninfo_t,
 ) {
 }
 
-unsafe extern "C" fn stall_conditions_changed(
-    _state: *mut c_void,
-    _stall: *const ffi::rocksdb_writestallinfo_t,
-) {
-}
+extern "C" fn stall_conditions_changed(_state: *mut c_void, _stall: *const ffi::rocksdb_writestallinfo_t) {}
 
 unsafe extern "C" fn memtable_sealed(state: *mut c_void, memtable: *const ffi::rocksdb_memtableinfo_t) {
     let mut length = 0;

@@ -4,6 +4,7 @@
 //! cursors travel between threads and outlive the call that made them, so here they own a share of the
 //! database instead. This is the one file that extends those borrows; the rule that makes it sound is
 //! the order of fields: what borrows is declared, and so dropped, before the share it borrows from.
+#![expect(unsafe_code, reason = "borrows of the database that are longer than they look")]
 
 use std::ops::Deref;
 use std::sync::Arc;

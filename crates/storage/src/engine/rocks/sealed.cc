@@ -63,6 +63,8 @@ class SealedSequentialFile : public FSSequentialFile {
   ~SealedSequentialFile() override { calls_.close(reader_); }
 
   IOStatus Read(size_t n, const IOOptions&, Slice* result, char* scratch, IODebugContext*) override {
+    // The reader takes no memory that nothing was written to.
+    std::memset(scratch, 0, n);
     size_t filled = 0;
     while (filled < n) {
       const int64_t read = calls_.read(reader_, reinterpret_cast<uint8_t*>(scratch) + filled, n - filled);

@@ -1,7 +1,9 @@
 //! RocksDB's files in a data directory that is encrypted: its file system calls what is here.
+#![expect(unsafe_code, reason = "the interface of RocksDB")]
 
 use std::ffi::{OsStr, c_void};
 use std::io::{ErrorKind, Read};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ struct SealCalls {
     close: unsafe extern "C" fn(*mut c_void),
     length: unsafe extern "C" fn(*const c_void, *const u8, usize) -> i64,
     open_pages: unsafe extern "C" fn(*const c_void, *const u8, usize, *mut *mut c_void) -> i64,
-    read_at: unsafe extern "C" fn(*const c_void, u64, *mut u8, usize) -> i64,
+    read_at: unsafe extern "C" fn(*const c_void, u64, *mut MaybeUninit<u8>, usize) -> i64,
     page_bytes: unsafe extern "C" fn(*const c_void) -> i64,
     advise: unsafe extern "C" fn(*const c_void, i32, u64, u64),
     close_pages: unsafe extern "C" fn(*mut c_void),
@@ -109,6 +111,16 @@ impl EngineFiles {
     }
 }
 
+/// What RocksDB's threads use together must be made for it, and what one makes another one may end.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    const fn is_sent<T: Send>() {}
+    is_shared::<Vault>();
+    is_shared::<AnywhereFile>();
+    is_sent::<VaultReader>();
+    is_sent::<Writing>();
+};
+
 /// What `sealed.cc` makes an error of.
 fn code(error: &std::io::Error) -> i64 {
     const DAMAGED: i64 = -1;
@@ -154,7 +166,8 @@ unsafe extern "C" fn read(reader: *mut c_void, into: *mut u8, bytes: usize) -> i
     if bytes == 0 {
         return 0;
     }
-    // SAFETY: `open` has made the reader, which one thread uses at a time; so many bytes have a place.
+    // SAFETY: `open` has made the reader, which one thread uses at a time; so many bytes have a place, which
+    // `sealed.cc` has filled with zeros and nobody else uses during the call.
     let (reader, into) =
         unsafe { (&mut *reader.cast::<VaultReader>(), std::slice::from_raw_parts_mut(into, bytes)) };
     loop {
@@ -206,11 +219,17 @@ unsafe extern "C" fn open_pages(
     }
 }
 
-unsafe extern "C" fn read_at(pages: *const c_void, offset: u64, into: *mut u8, bytes: usize) -> i64 {
+unsafe extern "C" fn read_at(
+    pages: *const c_void,
+    offset: u64,
+    into: *mut MaybeUninit<u8>,
+    bytes: usize,
+) -> i64 {
     if bytes == 0 {
         return 0;
     }
-    // SAFETY: `open_pages` has made the file, which is only read; so many bytes have a place.
+    // SAFETY: `open_pages` has made the file, which is only read; so many bytes have a place, and nobody else
+    // uses it during the call. RocksDB has written nothing to it yet.
     let (file, into) =
         unsafe { (&*pages.cast::<AnywhereFile>(), std::slice::from_raw_parts_mut(into, bytes)) };
     match file {
@@ -219,7 +238,7 @@ unsafe extern "C" fn read_at(pages: *const c_void, offset: u64, into: *mut u8, b
         }
         AnywhereFile::Whole(whole) => {
             let rest = whole.get(offset as usize..).unwrap_or_default();
-            into.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+            into.iter_mut().zip(rest).for_each(|(place, byte)| _ = place.write(*byte));
             rest.len().min(into.len()) as i64
         }
     }
