@@ -1,5 +1,6 @@
 """`heddle cluster`: a replica set with one command."""
 
+import base64
 import os
 import re
 import signal
@@ -111,6 +112,30 @@ def test_certificates_that_cannot_be_used_are_told_and_nothing_starts(start_clus
         assert cluster.process.wait(60) == 1
         assert message in cluster.output.read_text()
         assert not (tmp_path / "none").exists()
+
+
+def test_members_encrypt_their_data_with_the_key_that_is_given(start_cluster, tmp_path):
+    key = tmp_path / "key"
+    key.write_text(base64.b64encode(os.urandom(32)).decode())
+    key.chmod(0o600)
+    arguments = ["--port", str(free_port(3)), "--dbpath", str(tmp_path / "kept"), "--enableEncryption"]
+    cluster = start_cluster(*arguments, "--encryptionKeyFile", str(key))
+    cluster.wait_for("PRIMARY")
+    cluster.wait_for("SECONDARY", 2)
+    with pymongo.MongoClient(cluster.uri(), w=3, serverSelectionTimeoutMS=20_000) as client:
+        client.tried.things.insert_one({"_id": 1, "secret": "nobody reads this in a file"})
+    cluster.process.send_signal(signal.SIGINT)
+    assert cluster.process.wait(60) == 0
+    files = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
+    assert sum(path.name == "encryption" for path in files) == 3
+    assert not any(b"nobody reads this" in path.read_bytes() for path in files)
+    again = start_cluster(*arguments, "--encryptionKeyCommand", f"cat {key}")
+    again.wait_for("PRIMARY")
+    with pymongo.MongoClient(again.uri(), serverSelectionTimeoutMS=20_000) as client:
+        assert client.tried.things.count_documents({}) == 1
+    refused = start_cluster("--port", str(free_port(3)), "--enableEncryption")
+    assert refused.process.wait(60) == 2
+    assert "--encryptionKeyFile" in refused.output.read_text()
 
 
 def test_members_end_with_a_cluster_that_is_killed(start_cluster):

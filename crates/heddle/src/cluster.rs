@@ -4,7 +4,7 @@ use crate::fail;
 use crate::key_file::{self, KeyFileError};
 use crate::network::{self, NetworkError};
 use access::LoginIdentity;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use dispatch::parameters::{Parameter, Parameters, Setting, SettingError};
 use document::{Document, DocumentBuf, RawValue, Value, doc};
 use replication::network::{MemberTls, NetworkOptions, TcpPeers};
@@ -42,6 +42,11 @@ const TLS: [(&str, Parameter, &str); 4] = [
     (TLS_CA_FILE, Parameter::TlsCaFile, "Authorities that vouch for certificates of members and clients"),
     ("tlsClusterFile", Parameter::TlsClusterFile, "Another certificate that members show to each other"),
 ];
+const ENABLE_ENCRYPTION: &str = "enableEncryption";
+/// Where the master key is, of which one is given.
+const ENCRYPTION_KEY: &str = "encryptionKey";
+const ENCRYPTION_KEY_FILE: &str = "encryptionKeyFile";
+const ENCRYPTION_KEY_COMMAND: &str = "encryptionKeyCommand";
 /// Told to each member: it ends with this process.
 pub(crate) const ENDS_WITH: &str = "endsWith";
 
@@ -98,6 +103,23 @@ pub(crate) fn command() -> Command {
         .args(TLS.map(|(name, _, help)| {
             Arg::new(name).long(name).value_name(if name == TLS_MODE { "MODE" } else { "FILE" }).help(help)
         }))
+        .arg(
+            Arg::new(ENABLE_ENCRYPTION)
+                .long(ENABLE_ENCRYPTION)
+                .action(ArgAction::SetTrue)
+                .requires(ENCRYPTION_KEY)
+                .help("Each member encrypts its data, with keys of its own and one master key"),
+        )
+        .args(
+            [
+                (ENCRYPTION_KEY_FILE, "FILE", "The master key of all members"),
+                (ENCRYPTION_KEY_COMMAND, "COMMAND", "The same as a command prints it"),
+            ]
+            .map(|(name, value, help)| {
+                Arg::new(name).long(name).value_name(value).requires(ENABLE_ENCRYPTION).help(help)
+            }),
+        )
+        .group(ArgGroup::new(ENCRYPTION_KEY).args([ENCRYPTION_KEY_FILE, ENCRYPTION_KEY_COMMAND]))
 }
 
 /// Why there is no cluster.
@@ -149,12 +171,12 @@ struct Cluster {
     is_initiated: bool,
     /// The members' key, where clients log in.
     key: Option<PathBuf>,
-    tls: ClusterTls,
+    tls: MemberSecurity,
 }
 
-/// How the members speak TLS.
+/// How the members speak TLS, and encrypt what they store.
 #[derive(Default)]
-struct ClusterTls {
+struct MemberSecurity {
     /// What each of them is told.
     arguments: Vec<String>,
     /// What clients add to the address.
@@ -192,7 +214,8 @@ impl Cluster {
             Some(path) => key_file::read(&path.to_string_lossy())?,
             None => None,
         };
-        let (tls, own) = tls_of(given)?;
+        let (mut tls, own) = tls_of(given)?;
+        tls.arguments.extend(encryption_of(given)?);
         let mut members = Vec::new();
         for (place, port) in ports.enumerate() {
             let directory = directory.join(format!("member{}", place + 1));
@@ -397,8 +420,8 @@ fn key_of(given: &ArgMatches, directory: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// How members speak TLS, and how this process does to them. What cannot be is refused before they start.
-fn tls_of(given: &ArgMatches) -> Result<(ClusterTls, Option<MemberTls>), ClusterError> {
-    let (parameters, mut tls) = (Parameters::default(), ClusterTls::default());
+fn tls_of(given: &ArgMatches) -> Result<(MemberSecurity, Option<MemberTls>), ClusterError> {
+    let (parameters, mut tls) = (Parameters::default(), MemberSecurity::default());
     for (name, parameter, _) in TLS {
         let Some(value) = given.get_one::<String>(name) else { continue };
         let value = match name {
@@ -416,8 +439,25 @@ fn tls_of(given: &ArgMatches) -> Result<(ClusterTls, Option<MemberTls>), Cluster
     Ok((tls, own))
 }
 
+/// What members are told of encryption at rest.
+fn encryption_of(given: &ArgMatches) -> io::Result<Vec<String>> {
+    let text = |name: &str| given.get_one::<String>(name);
+    let mut arguments = Vec::new();
+    if given.get_flag(ENABLE_ENCRYPTION) {
+        arguments.push(format!("--{ENABLE_ENCRYPTION}"));
+    }
+    if let Some(path) = text(ENCRYPTION_KEY_FILE) {
+        let path = std::path::absolute(path)?.to_string_lossy().into_owned();
+        arguments.extend([format!("--{ENCRYPTION_KEY_FILE}"), path]);
+    }
+    if let Some(command) = text(ENCRYPTION_KEY_COMMAND) {
+        arguments.extend([format!("--{ENCRYPTION_KEY_COMMAND}"), command.clone()]);
+    }
+    Ok(arguments)
+}
+
 fn start_member(
-    (name, key, tls): (&str, Option<&Path>, &ClusterTls),
+    (name, key, tls): (&str, Option<&Path>, &MemberSecurity),
     port: u16,
     directory: &Path,
 ) -> io::Result<Child> {
