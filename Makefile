@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-# Further ones: build, cluster, rounds, power-rounds, lint, advisories, fmt, bench, fuzz, clean-tests.
+# Further ones: build, cluster, rounds, power-rounds, lint, advisories, fmt, bench, fuzz, sanitize, clean-tests.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -24,7 +24,8 @@ PACKAGES := build-essential ccache libclang-dev pkg-config
 TEST_PACKAGES := python3-venv openssl
 NODE_MAJOR := 20
 
-.PHONY: deps deps-test build run cluster test test-rust test-e2e rounds power-rounds lint advisories fmt bench fuzz clean-tests
+.PHONY: deps deps-test build run cluster test test-rust test-e2e rounds power-rounds lint advisories fmt bench fuzz sanitize \
+	sanitize-fuzz clean-tests
 
 # --- what is missing is installed, what is there is left alone --------------------------------------
 
@@ -137,3 +138,24 @@ fuzz: deps
 		mkdir -p $(BUILD)/fuzz/$$target; echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 		fuzz/target/x86_64-unknown-linux-gnu/release/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 			-verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$target || exit 1; done
+
+# --- sanitizers: not part of `make test`; what they found is in docs/unsafe.md -------------------------------
+
+# The stable compiler has them behind a flag of nightly ones. C and C++ of libraries are compiled as they always are.
+SANITIZE := RUSTC_BOOTSTRAP=1 RUSTC_WRAPPER=$(CURDIR)/tests/sanitize.sh
+SANITIZED := --locked --target x86_64-unknown-linux-gnu --target-dir target/sanitize
+
+# The crates with `unsafe` of their own, but for `heddle`, whose allocator would stand in the place of the sanitizer's,
+# and those that read what comes from the network. ThreadSanitizer needs a standard library that is built with it
+# (`rustup component add rust-src`), and cannot see into RocksDB.
+sanitize: deps
+	SANITIZER=address $(SANITIZE) cargo test $(SANITIZED)/address -p document -p wire -p transport -p storage
+	SANITIZER=thread $(SANITIZE) cargo test $(SANITIZED)/thread -Zbuild-std -p transport
+
+sanitize-fuzz: deps
+	cd fuzz && RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(FUZZ_FLAGS) -Zsanitizer=address" \
+		cargo build --release --target x86_64-unknown-linux-gnu --target-dir ../target/sanitize/fuzz
+	@for target in $(FUZZ_TARGETS); do \
+		mkdir -p $(BUILD)/fuzz/$$target; echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
+		target/sanitize/fuzz/x86_64-unknown-linux-gnu/release/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=20 \
+			-rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$target || exit 1; done
