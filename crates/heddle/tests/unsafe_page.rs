@@ -1,5 +1,5 @@
-//! Fails where `docs/unsafe.md` and the code disagree: which functions have `unsafe` and how often, which C++ is
-//! beside them, and which tests check them.
+//! Fails where `docs/unsafe.md` and the code disagree: which functions have `unsafe` and how often, which C++
+//! is beside them, and which tests check them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
