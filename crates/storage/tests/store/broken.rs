@@ -81,10 +81,10 @@ fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> bool {
 #[test]
 fn a_leader_that_dies_behind_the_write_leaves_nobody_waiting() {
     let (engine, store) = faulty_store();
-    *engine.write_delay.lock() = Duration::from_millis(100);
+    *engine.write_delay.lock() = Duration::from_millis(500);
     let leading = store.clone();
     let leader = std::thread::spawn(move || commit(&leading, "leader"));
-    std::thread::sleep(Duration::from_millis(20));
+    eventually("the leader's write", || engine.writes_begun.load(Ordering::SeqCst) > 0);
     let mut planted = store.commit(document("planted"));
     assert!(!poll_with(&mut planted, &Waker::from(Arc::new(PanickingWaker))), "another one leads");
     let called = Arc::new(Called::default());

@@ -29,6 +29,7 @@ pub(crate) struct Faults {
     /// Writes that are refused before one succeeds.
     pub(crate) failures: AtomicUsize,
     pub(crate) write_delay: Mutex<Duration>,
+    pub(crate) writes_begun: AtomicUsize,
     /// Syncs wait while this is true.
     sync_held: Mutex<bool>,
     sync_released: Condvar,
@@ -79,6 +80,7 @@ impl EngineHooks for Faults {
         units: &[WriteUnit],
         counters: &MutationLog,
     ) -> Result<u64, EngineFailure> {
+        self.writes_begun.fetch_add(1, Ordering::SeqCst);
         let delay = *self.write_delay.lock();
         if !delay.is_zero() {
             std::thread::sleep(delay);
