@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-# Further ones: build, cluster, rounds, power-rounds, lint, advisories, fmt, bench, fuzz, sanitize, clean-tests.
+# Further ones: build, cluster, rounds, power-rounds, lint, advisories, fmt, bench, fuzz, sanitize, sanitize-fuzz, clean-tests.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -132,12 +132,17 @@ FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-covera
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
-fuzz: deps
-	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --target x86_64-unknown-linux-gnu
+# Each target for a while: where they were built, and their limits.
+define run_fuzz_targets
 	@for target in $(FUZZ_TARGETS); do \
 		mkdir -p $(BUILD)/fuzz/$$target; echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
-		fuzz/target/x86_64-unknown-linux-gnu/release/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+		$(1)/x86_64-unknown-linux-gnu/release/$$target -max_total_time=$(FUZZ_SECONDS) $(2) \
 			-verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$target || exit 1; done
+endef
+
+fuzz: deps
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --target x86_64-unknown-linux-gnu
+	$(call run_fuzz_targets,fuzz/target,-timeout=10 -rss_limit_mb=2048)
 
 # --- sanitizers: not part of `make test`; what they found is in docs/unsafe.md -------------------------------
 
@@ -155,7 +160,4 @@ sanitize: deps
 sanitize-fuzz: deps
 	cd fuzz && RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(FUZZ_FLAGS) -Zsanitizer=address" \
 		cargo build --release --target x86_64-unknown-linux-gnu --target-dir ../target/sanitize/fuzz
-	@for target in $(FUZZ_TARGETS); do \
-		mkdir -p $(BUILD)/fuzz/$$target; echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
-		target/sanitize/fuzz/x86_64-unknown-linux-gnu/release/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=20 \
-			-rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$target || exit 1; done
+	$(call run_fuzz_targets,target/sanitize/fuzz,-timeout=20 -rss_limit_mb=4096)
