@@ -88,8 +88,6 @@ impl Sizes {
         let cache = cache.unwrap_or_else(|| default_cache(memory));
         let memtable = chosen(Parameter::MemtableSizeMb).unwrap_or_else(|| default_memtable(memory, cache));
         let gate = gate(memory);
-        let jobs = processors
-            .clamp(*StorageOptions::BACKGROUND_JOBS.start(), *StorageOptions::BACKGROUND_JOBS.end());
         Sizes {
             memory,
             processors,
@@ -99,7 +97,7 @@ impl Sizes {
             memtables: memtables(&gate, memtable),
             gate,
             queries: memory / QUERIES_SHARE,
-            background_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
+            background_jobs: StorageOptions::background_jobs_on(processors),
             keep_free: if memory < SMALL { KEEP_FREE_SMALL } else { KEEP_FREE },
         }
     }

@@ -192,16 +192,15 @@ impl StorageOptions {
         }
     }
 
-    /// Threads for flush and compaction where they are chosen by the number of processors, at least and at
-    /// most. Of three RocksDB leaves two to compaction: level 0 does not wait for what goes on below it.
-    pub const BACKGROUND_JOBS: std::ops::RangeInclusive<usize> = 3..=16;
+    /// Threads for flush and compaction on so many processors. Of three RocksDB leaves two to compaction:
+    /// level 0 does not wait for what goes on below it.
+    pub fn background_jobs_on(processors: usize) -> u32 {
+        processors.clamp(3, 16) as u32
+    }
 
     pub(crate) fn background_jobs_or_default(&self) -> u32 {
         let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        match self.background_jobs {
-            0 => processors.clamp(*Self::BACKGROUND_JOBS.start(), *Self::BACKGROUND_JOBS.end()) as u32,
-            jobs => jobs,
-        }
+        if self.background_jobs == 0 { Self::background_jobs_on(processors) } else { self.background_jobs }
     }
 
     /// Checks the rules across fields.
