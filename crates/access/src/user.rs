@@ -157,11 +157,6 @@ impl AccessUser {
         &self.credentials
     }
 
-    /// The mechanisms that it can log in by.
-    pub fn mechanisms(&self) -> impl Iterator<Item = Mechanism> {
-        self.credentials.mechanisms()
-    }
-
     /// Whether it may log in by this connection: by its own restrictions and those of each of its roles.
     pub fn may_log_in(&self, ends: LoginEnds) -> bool {
         let lists = std::iter::once(&self.restrictions).chain(&self.inherited.restrictions);

@@ -82,7 +82,8 @@ fn describe(user: &AccessUser, shown: &Shown) -> Document {
     if let Some(limits) = stored.get("limits") {
         described.push("limits", limits.clone());
     }
-    let mechanisms: Vec<Value> = user.mechanisms().map(|mechanism| mechanism.name().into()).collect();
+    let mechanisms: Vec<Value> =
+        user.credentials().mechanisms().map(|mechanism| mechanism.name().into()).collect();
     if user.name.database == "$external" {
         described.push("mechanisms", vec![Value::from("external")]);
     } else {
