@@ -171,7 +171,7 @@ struct Cluster {
     is_initiated: bool,
     /// The members' key, where clients log in.
     key: Option<PathBuf>,
-    tls: MemberSecurity,
+    security: MemberSecurity,
 }
 
 /// How the members speak TLS, and encrypt what they store.
@@ -214,12 +214,11 @@ impl Cluster {
             Some(path) => key_file::read(&path.to_string_lossy())?,
             None => None,
         };
-        let (mut tls, own) = tls_of(given)?;
-        tls.arguments.extend(encryption_of(given)?);
+        let (security, own) = security_of(given)?;
         let mut members = Vec::new();
         for (place, port) in ports.enumerate() {
             let directory = directory.join(format!("member{}", place + 1));
-            let process = start_member((&name, key.as_deref(), &tls), port, &directory)?;
+            let process = start_member((&name, key.as_deref(), &security), port, &directory)?;
             let host = format!("127.0.0.1:{port}");
             members.push(MemberProcess {
                 host,
@@ -235,7 +234,7 @@ impl Cluster {
         let login = keys.as_ref().map(LoginIdentity::of_member);
         let peers = TcpPeers::start(NetworkOptions { login, tls: own, ..NetworkOptions::default() })?;
         let _temporary = temporary;
-        Ok(Cluster { name, directory, _temporary, members, peers, is_initiated: false, key, tls })
+        Ok(Cluster { name, directory, _temporary, members, peers, is_initiated: false, key, security })
     }
 
     fn hosts(&self) -> impl Iterator<Item = &str> {
@@ -246,7 +245,7 @@ impl Cluster {
         let hosts: Vec<&str> = self.hosts().collect();
         say(&format!("{} members of the replica set '{}' start.", hosts.len(), self.name));
         say(&format!("Data and logs: {}", self.directory.display()));
-        let (hosts, tls) = (hosts.join(","), &self.tls.for_clients);
+        let (hosts, tls) = (hosts.join(","), &self.security.for_clients);
         say(&format!("Connect to:    mongodb://{hosts}/?replicaSet={}{tls}", self.name));
         if let Some(key) = &self.key {
             say(&format!("Clients log in. The members' key: {}", key.display()));
@@ -275,7 +274,7 @@ impl Cluster {
 
     /// A member that has ended is started again, unless it never ran.
     fn look_at_processes(&mut self) -> Result<(), ClusterError> {
-        let of_set = (self.name.as_str(), self.key.as_deref(), &self.tls);
+        let of_set = (self.name.as_str(), self.key.as_deref(), &self.security);
         let is_initiated = self.is_initiated;
         for member in &mut self.members {
             match (member.ended_at, member.process.try_wait()?) {
@@ -419,9 +418,11 @@ fn key_of(given: &ArgMatches, directory: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-/// How members speak TLS, and how this process does to them. What cannot be is refused before they start.
-fn tls_of(given: &ArgMatches) -> Result<(MemberSecurity, Option<MemberTls>), ClusterError> {
-    let (parameters, mut tls) = (Parameters::default(), MemberSecurity::default());
+/// What members are told, and how this process speaks TLS to them. What TLS cannot do is refused before they
+/// start.
+fn security_of(given: &ArgMatches) -> Result<(MemberSecurity, Option<MemberTls>), ClusterError> {
+    let parameters = Parameters::default();
+    let mut security = MemberSecurity { arguments: encryption_of(given)?, ..MemberSecurity::default() };
     for (name, parameter, _) in TLS {
         let Some(value) = given.get_one::<String>(name) else { continue };
         let value = match name {
@@ -429,14 +430,14 @@ fn tls_of(given: &ArgMatches) -> Result<(MemberSecurity, Option<MemberTls>), Clu
             _ => std::path::absolute(value)?.to_string_lossy().into_owned(),
         };
         parameters.set(parameter, Setting::Text(value.clone()))?;
-        tls.arguments.extend([format!("--{name}"), value]);
+        security.arguments.extend([format!("--{name}"), value]);
     }
-    let Some(own) = network::tls(&parameters)? else { return Ok((tls, None)) };
+    let Some(own) = network::tls(&parameters)? else { return Ok((security, None)) };
     if parameters.text(Parameter::TlsMode) == "requireTLS" {
-        tls.for_clients = format!("&tls=true&{TLS_CA_FILE}={}", parameters.text(Parameter::TlsCaFile));
+        security.for_clients = format!("&tls=true&{TLS_CA_FILE}={}", parameters.text(Parameter::TlsCaFile));
     }
     let own = own.member_config().map_err(NetworkError::from)?.map(MemberTls::new);
-    Ok((tls, own))
+    Ok((security, own))
 }
 
 /// What members are told of encryption at rest.
@@ -457,7 +458,7 @@ fn encryption_of(given: &ArgMatches) -> io::Result<Vec<String>> {
 }
 
 fn start_member(
-    (name, key, tls): (&str, Option<&Path>, &MemberSecurity),
+    (name, key, security): (&str, Option<&Path>, &MemberSecurity),
     port: u16,
     directory: &Path,
 ) -> io::Result<Child> {
@@ -468,7 +469,7 @@ fn start_member(
         member.arg("--keyFile").arg(std::path::absolute(key)?);
     }
     member
-        .args(&tls.arguments)
+        .args(&security.arguments)
         .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
         // Three reserves on one disk would be a lot for a try.
         .args(["--diskReserveMB", "0"])
