@@ -148,8 +148,8 @@ impl Front {
                 Front::Points { at } => {
                     let point = checker.as_ref().and_then(|checker| checker.next_point(at));
                     let Some(point) = point else { return Ok(false) };
-                    wanted.push(point.to_vec());
                     *at = point.to_vec();
+                    wanted.push(at.clone());
                 }
                 Front::Entries(cursor) => {
                     let Some(entry) = cursor.next()? else { return Ok(false) };
