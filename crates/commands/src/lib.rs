@@ -29,6 +29,7 @@ mod hidden_tests;
 mod index_builds;
 #[cfg(test)]
 mod index_builds_tests;
+mod key_rotation;
 #[cfg(test)]
 mod logged_tests;
 mod own_collections;
@@ -56,6 +57,7 @@ use dispatch::{
 pub use aggregation::remove_unfinished_outputs;
 pub use calendar::{keep_compaction_to_calendar, keep_index_builds_to_calendar};
 pub use index_builds::{BuildResumer, ResumeStep};
+pub use key_rotation::{KeyRotation, RotationStep};
 pub use own_collections::{expire_retryable_writes, prepare_own_collections, prepare_replicated};
 pub use own_work::OwnWorkSwitch;
 pub use server::{DataNode, ServiceContext};

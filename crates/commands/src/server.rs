@@ -6,6 +6,7 @@ use crate::command::{COMMANDS, copy_operation};
 use crate::error::CommandResult;
 use crate::exec::Spill;
 use crate::index_builds::ResumedBuild;
+use crate::key_rotation::OldKeys;
 use crate::parameters::Parameters;
 use crate::replica_set::{SetMember, journaled, no_replica_set, refused};
 use crate::ttl::TtlFigures;
@@ -46,6 +47,8 @@ pub struct DataNode {
     pub(crate) calendar: CalendarBoard,
     /// The index build that goes on after a restart.
     pub(crate) resumed_build: ResumedBuild,
+    /// What is not encrypted with the newest key yet.
+    pub(crate) old_keys: OldKeys,
     /// Users and roles.
     pub(crate) access: AccessCache,
 }
@@ -230,6 +233,7 @@ impl DataNode {
             ttl: TtlFigures::default(),
             calendar: CalendarBoard::default(),
             resumed_build: ResumedBuild::default(),
+            old_keys: OldKeys::default(),
             access: AccessCache::default(),
             catalog,
         }

@@ -1,9 +1,9 @@
 //! `heddle serve`: everything is put together, runs, and ends in order.
 
 use crate::accountant::{Accountant, AccountantThread, MemoryReport};
+use crate::background::BackgroundThread;
 use crate::descriptors::DescriptorBudget;
 use crate::figures::Figures;
-use crate::index_builds::ResumerThread;
 use crate::logging::{Log, LogHandle, LogTarget};
 use crate::machine::Machine;
 use crate::member_login::MemberLogin;
@@ -169,7 +169,7 @@ struct Running {
     store: Store,
     member: Option<RunningMember>,
     ttl: Option<TtlThread>,
-    index_builds: Option<ResumerThread>,
+    background: Vec<BackgroundThread>,
     memory: AccountantThread,
     parameters: Arc<Parameters>,
     _pid_file: Option<PidFile>,
@@ -273,31 +273,23 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
     log.started();
-    let (ttl, index_builds) =
+    let (ttl, background) =
         start_background(&server, member.as_ref()).map_err(StartFailure::with(EXIT_START))?;
     let parameters = Arc::clone(parameters);
-    Ok(Running {
-        server,
-        transport,
-        store,
-        member,
-        ttl,
-        index_builds,
-        memory,
-        parameters,
-        _pid_file: pid_file,
-    })
+    Ok(Running { server, transport, store, member, ttl, background, memory, parameters, _pid_file: pid_file })
 }
 
 /// Lets documents expire and index builds go on, where that is this server's to decide.
 fn start_background(
     server: &Arc<ServiceContext>,
     member: Option<&RunningMember>,
-) -> Result<(Option<TtlThread>, Option<ResumerThread>), Box<dyn Error>> {
-    match replica_set::is_away_from_its_set(member, &server.node.catalog)? {
-        true => Ok((None, None)),
-        false => Ok((Some(TtlThread::start(server)?), ResumerThread::start(server)?)),
+) -> Result<(Option<TtlThread>, Vec<BackgroundThread>), Box<dyn Error>> {
+    let mut background: Vec<_> = BackgroundThread::of_key_rotation(server)?.into_iter().collect();
+    if replica_set::is_away_from_its_set(member, &server.node.catalog)? {
+        return Ok((None, background));
     }
+    background.extend(BackgroundThread::of_index_builds(server)?);
+    Ok((Some(TtlThread::start(server)?), background))
 }
 
 /// The audit log is told before anybody is served.
@@ -490,9 +482,7 @@ impl Running {
         if let Some(ttl) = &self.ttl {
             ttl.stop();
         }
-        if let Some(index_builds) = &self.index_builds {
-            index_builds.stop();
-        }
+        self.background.iter().for_each(BackgroundThread::stop);
         let interrupted = Arc::clone(&self.server);
         let timer = std::thread::Builder::new().name("shutdown-timer".into()).spawn(move || {
             std::thread::sleep(grace);
@@ -510,9 +500,7 @@ impl Running {
         if let Some(ttl) = &self.ttl {
             ttl.wait(AFTER_INTERRUPT);
         }
-        if let Some(index_builds) = &self.index_builds {
-            index_builds.wait(AFTER_INTERRUPT);
-        }
+        self.background.iter().for_each(|thread| thread.wait(AFTER_INTERRUPT));
         let closed = self.store.close();
         tracing::info!(target: "control", id = 20_565, forced = report.forced, abandoned = report.abandoned,
             "Now exiting");

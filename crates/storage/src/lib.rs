@@ -109,7 +109,7 @@ pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{
     Engine, EngineCursor, EngineFailure, EngineMemory, EngineReader, EngineShape, EngineStatistics,
-    FinishedTable, MemtableState, Memtables, Pressure, RangeBytes, TableRows,
+    FinishedTable, MemtableState, Memtables, Pressure, RangeBytes, TableFile, TableRows,
 };
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::queue::{GateBudget, SMALL_UNIT_BYTES};
@@ -132,6 +132,8 @@ pub use statistics::{
 };
 pub use store::{EnqueuedVersion, Store};
 pub use unit::{ENTRY_BYTES_MAX, Growth, Mutation, MutationLog, WriteUnit};
-pub use vault::{InvalidMasterKey, KEYRING, MasterKey, Vault, VaultReader, VaultWriter, rotate_master_key};
+pub use vault::{
+    InvalidMasterKey, KEYRING, KeysForgotten, MasterKey, Vault, VaultReader, VaultWriter, rotate_master_key,
+};
 pub use view::{Cursor, KeyValue, PinnedBytes, ReadSource, ReadView};
 pub use watch::{TooOld, WatchedView};

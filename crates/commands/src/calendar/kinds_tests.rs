@@ -2,6 +2,7 @@
 
 use super::tests::{MINUTE, admin, server, set};
 use super::{Permission, WorkKind, WorkPace, ask, keep_compaction_to_calendar, status};
+use crate::key_rotation::{KeyRotation, RotationStep};
 use ambient::Simulation;
 use document::{Document, Value, doc};
 use query::calendar::{WorkCalendar, WorkRate};
@@ -180,4 +181,15 @@ fn who_shares_a_pace_shares_its_rate() {
     assert_eq!(seconds(pace.rest_after(rate, 100, 0)), 2.0);
     time.advance(Duration::from_secs(60));
     assert_eq!(seconds(pace.rest_after(rate, 100, 0)), 1.0, "nothing is saved up");
+}
+
+#[test]
+fn keys_are_left_behind_in_their_window() {
+    let time = Simulation::begin(12);
+    let server = server();
+    set(&server, doc! { "keyRotation": { "start": "01:00", "stop": "02:00", "bytesPerSecond": 7 } });
+    let mut rotation = KeyRotation::default();
+    assert!(matches!(rotation.step(&server), RotationStep::Continues { .. }), "it is midnight");
+    time.advance(Duration::from_secs(3600));
+    assert_eq!(rotation.step(&server), RotationStep::Ended, "a store without files has nothing to do");
 }

@@ -54,11 +54,13 @@ pub(crate) enum WorkKind {
     Validate,
     /// `$out` and `$merge`, which a client waits for.
     Out,
+    /// Rewriting what is encrypted with an old key.
+    KeyRotation,
 }
 
 impl WorkKind {
     /// All of them.
-    pub(crate) const ALL: [WorkKind; 7] = [
+    pub(crate) const ALL: [WorkKind; 8] = [
         WorkKind::Ttl,
         WorkKind::Compaction,
         WorkKind::IndexBuilds,
@@ -66,6 +68,7 @@ impl WorkKind {
         WorkKind::InitialSync,
         WorkKind::Validate,
         WorkKind::Out,
+        WorkKind::KeyRotation,
     ];
 
     /// What it is called in commands and figures.
@@ -78,6 +81,7 @@ impl WorkKind {
             WorkKind::InitialSync => "initialSync",
             WorkKind::Validate => "validate",
             WorkKind::Out => "out",
+            WorkKind::KeyRotation => "keyRotation",
         }
     }
 
@@ -90,7 +94,9 @@ impl WorkKind {
     const fn rates(self) -> (bool, bool) {
         match self {
             WorkKind::Ttl | WorkKind::IndexBuilds | WorkKind::Out => (true, true),
-            WorkKind::Compaction | WorkKind::Backup | WorkKind::InitialSync => (false, true),
+            WorkKind::Compaction | WorkKind::Backup | WorkKind::InitialSync | WorkKind::KeyRotation => {
+                (false, true)
+            }
             // It keeps writers out: a slower one does harm.
             WorkKind::Validate => (false, false),
         }

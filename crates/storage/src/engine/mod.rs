@@ -20,6 +20,19 @@ use crate::unit::{MutationLog, WriteUnit};
 use crate::view::{KeyValue, PinnedBytes};
 pub use table::{FinishedTable, TableRows};
 
+/// A table on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableFile {
+    /// Within the engine's directory.
+    pub name: String,
+    /// Where its rows are.
+    pub keyspace: Keyspace,
+    /// Its first key, and behind its last one.
+    pub range: KeyRange,
+    /// Its length.
+    pub bytes: u64,
+}
+
 /// An ordered key-value engine with snapshots and a write-ahead log.
 ///
 /// The store calls [`Engine::write`] from one thread at a time; everything else may be called from any
@@ -66,6 +79,14 @@ pub trait Engine: Send + Sync + 'static {
         range: &KeyRange,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StorageError>;
+
+    /// The files of its tables. One without files has none.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn table_files(&self) -> Result<Vec<TableFile>, StorageError> {
+        Ok(Vec::new())
+    }
 
     /// Makes a consistent copy of everything in a new directory (table files are linked, not copied).
     ///

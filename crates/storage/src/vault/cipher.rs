@@ -118,6 +118,12 @@ pub(super) fn new_file(data_key: &DataKey, number: u32, layout: SealLayout) -> (
     (header, key)
 }
 
+/// The number of the data key that the beginning of a file names; `None`: it is none of an encrypted file.
+pub(super) fn key_number(header: &[u8]) -> Option<u32> {
+    let number = header.get(NUMBER_AT..)?.first_chunk().copied()?;
+    header.starts_with(&MAGIC).then(|| u32::from_le_bytes(number))
+}
+
 /// Reads the beginning of a file, up to [`HEADER_BYTES`] of it.
 pub(super) fn read_header<'k>(
     header: &[u8],

@@ -171,16 +171,35 @@ impl Keyring {
 }
 
 fn write(path: &Path, keys: &BTreeMap<u32, DataKey>, master: &MasterKey) -> io::Result<()> {
-    let mut text = format!("{INTRODUCTION}master {}\n", master.id());
-    for (number, key) in keys {
-        let _ = writeln!(text, "key {number} {}", master.seal(*number, key));
+    let sealed = keys.iter().map(|(number, key)| (*number, master.seal(*number, key))).collect();
+    Keyring { master: master.id().to_owned(), sealed }.write(path)
+}
+
+/// Takes all keys but one away. On stable storage when it returns.
+pub(super) fn forget_all_but(path: &Path, number: u32) -> io::Result<()> {
+    let ring = Keyring::read(path).map_err(io::Error::other)?;
+    let mut ring = ring.ok_or_else(|| io::Error::other("the keys of the directory are gone"))?;
+    ring.sealed.retain(|known, _| *known == number);
+    if ring.sealed.is_empty() {
+        return Err(io::Error::other(format!("key {number} is none of the directory")));
     }
-    let draft = path.join(format!("{KEYRING}.new"));
-    let mut file = File::create(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&draft, path.join(KEYRING))?;
-    sync_names(path)
+    ring.write(path)
+}
+
+impl Keyring {
+    /// Replaces what is there.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut text = format!("{INTRODUCTION}master {}\n", self.master);
+        for (number, sealed) in &self.sealed {
+            let _ = writeln!(text, "key {number} {sealed}");
+        }
+        let draft = path.join(format!("{KEYRING}.new"));
+        let mut file = File::create(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path.join(KEYRING))?;
+        sync_names(path)
+    }
 }
 
 /// Whether the engine's files are encrypted, keys or not.

@@ -18,6 +18,7 @@
 mod cipher;
 mod keyring;
 mod reader;
+mod rotation;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -33,6 +34,7 @@ pub(crate) use keyring::has_keys;
 pub use keyring::{InvalidMasterKey, MasterKey, rotate_master_key};
 pub(crate) use reader::PageFile;
 pub use reader::VaultReader;
+pub use rotation::KeysForgotten;
 pub(crate) use writer::Sealer;
 pub use writer::VaultWriter;
 

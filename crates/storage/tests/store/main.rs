@@ -22,6 +22,7 @@ mod pipeline;
 mod proposals;
 mod reclaim;
 mod refusals;
+mod rotation;
 mod space;
 mod turns;
 mod views;

@@ -14,7 +14,11 @@ pub(super) fn encryption_at_rest(server: &Arc<ServiceContext>) -> Document {
     let vault = server.node.store.vault();
     let Some(key) = vault.key_id() else { return doc! { "encryptionEnabled": false } };
     let mode = server.parameters.text(Parameter::EncryptionCipherMode);
-    doc! { "encryptionEnabled": true, "encryptionKeyId": key, "encryptionCipherMode": mode }
+    let mut told = doc! { "encryptionEnabled": true, "encryptionKeyId": key, "encryptionCipherMode": mode };
+    if let Some(old_keys) = server.node.old_keys.describe() {
+        told.push("oldKeys", old_keys);
+    }
+    told
 }
 
 pub(super) fn storage(server: &Arc<ServiceContext>) -> Document {

@@ -14,6 +14,7 @@ pub(crate) mod salvage;
 mod seal;
 mod sealed;
 mod statistics;
+mod table_files;
 mod tables;
 pub(crate) mod text_files;
 mod version_log;
@@ -30,7 +31,7 @@ use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteBufferManager, 
 
 use super::{
     Engine, EngineFailure, EngineMemory, EngineReader, EngineShape, EngineStatistics, FinishedTable,
-    Memtables, Pressure, RangeBytes, TableRows,
+    Memtables, Pressure, RangeBytes, TableFile, TableRows,
 };
 use crate::budget::latency::ForegroundLatency;
 use crate::error::StorageError;
@@ -141,26 +142,6 @@ impl Database {
 
     fn family(&self, keyspace: Keyspace) -> &ColumnFamily {
         self.rocks.cf_handle(keyspace.name()).expect("the store is opened with all column families")
-    }
-
-    /// The last keys of the tables within a range, in order: of those on the lowest level that has any, where
-    /// nearly all of the data is.
-    fn table_ends(&self, keyspace: Keyspace, range: &KeyRange) -> Result<Vec<Vec<u8>>, StorageError> {
-        let (lower, upper) = (range.lower.as_deref().unwrap_or_default(), range.upper.as_deref());
-        let mut ends: Vec<(i32, Vec<u8>)> = Vec::new();
-        for table in self.rocks.live_files().map_err(storage_error)? {
-            if let Some(end) = table.end_key
-                && table.column_family_name == keyspace.name()
-                && *end >= *lower
-                && upper.is_none_or(|upper| *end < *upper)
-            {
-                ends.push((table.level, end));
-            }
-        }
-        let lowest = ends.iter().map(|(level, _)| *level).max();
-        ends.retain(|(level, _)| Some(*level) == lowest);
-        ends.sort_unstable();
-        Ok(ends.into_iter().map(|(_, end)| end).collect())
     }
 
     /// Tells the log, once, of damage that a read has come upon.
@@ -399,6 +380,10 @@ impl Engine for RocksEngine {
         }
         compact(lower.as_deref(), range.upper.as_deref());
         Ok(())
+    }
+
+    fn table_files(&self) -> Result<Vec<TableFile>, StorageError> {
+        self.database.table_files()
     }
 
     fn compact_deletions(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), StorageError> {
