@@ -92,4 +92,6 @@ pub use statistics::{
 };
 pub(crate) use stream::{BlockingStream, ByteStream};
 pub use timing::RequestTimes;
+#[cfg(any(test, fuzzing))]
+pub use tls::law as tls_law;
 pub use tls::{Tls, TlsError, TlsFacts, TlsFiles, TlsMode, TlsStatistics};

@@ -24,6 +24,11 @@ pub(crate) struct TlsConnection {
     /// What is to be sent before anything else.
     pending: Vec<u8>,
     is_open: bool,
+    /// All whole records that were received were looked at. What is left may be a message of the handshake
+    /// that goes on in the next record: `rustls` knows how much of it there is, and wants to be shown it.
+    is_waiting: bool,
+    /// Nothing is sent any more but what tells why.
+    is_broken: bool,
 }
 
 /// What a connection needs next.
@@ -54,7 +59,15 @@ impl TlsConnection {
     pub(super) fn new(tls: &Arc<Tls>, received: ReceiveBuffer) -> io::Result<Self> {
         let state =
             UnbufferedServerConnection::new(tls.config.load_full()).map_err(|error| invalid(&error))?;
-        Ok(Self { tls: Arc::clone(tls), state, received, pending: Vec::new(), is_open: false })
+        Ok(Self {
+            tls: Arc::clone(tls),
+            state,
+            received,
+            pending: Vec::new(),
+            is_open: false,
+            is_waiting: false,
+            is_broken: false,
+        })
     }
 
     /// Whether the handshake is not over: what comes next may compute for long.
@@ -80,6 +93,7 @@ impl TlsConnection {
 
     /// Goes on with what was received. Plain bytes are appended to `plain`.
     pub(super) fn advance(&mut self, plain: &mut ReceiveBuffer) -> Result<Step, Broken> {
+        self.is_waiting = false;
         loop {
             let UnbufferedStatus { mut discard, state } =
                 self.state.process_tls_records(self.received.filled_mut());
@@ -131,6 +145,7 @@ impl TlsConnection {
                 Ok(None) => {}
                 Ok(Some(step)) => {
                     if matches!(step, Step::Receive) {
+                        self.is_waiting = true;
                         self.want_record();
                     }
                     return Ok(step);
@@ -153,9 +168,11 @@ impl TlsConnection {
         if !self.is_open {
             self.tls.counters.failed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
+        self.is_broken = true;
         let mut alert = std::mem::take(&mut self.pending);
-        while let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(mut data)), .. } =
-            self.state.process_tls_records(&mut [])
+        // Once: what is left would be found to be wrong again.
+        if let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(mut data)), .. } =
+            self.state.process_tls_records(self.received.filled_mut())
         {
             append(&mut alert, |room| data.encode(room));
         }
@@ -207,9 +224,14 @@ impl TlsConnection {
             &mut Vec<u8>,
         ) -> io::Result<()>,
     ) -> io::Result<()> {
+        if self.is_broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         out.append(&mut self.pending);
         loop {
-            match self.state.process_tls_records(&mut []).state {
+            // Records that were not looked at would have to be read first.
+            let looked_at = if self.is_waiting { self.received.filled_mut() } else { &mut [] };
+            match self.state.process_tls_records(looked_at).state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => return act(&mut traffic, out),
                 Ok(ConnectionState::EncodeTlsData(mut data)) => append(out, |room| data.encode(room)),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),

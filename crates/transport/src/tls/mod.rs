@@ -5,6 +5,8 @@
 //! holds the state of its session and no buffer.
 
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub mod law;
 mod stream;
 
 pub(crate) use stream::{Secured, SecuredStream};
