@@ -74,6 +74,28 @@ impl Failure {
     }
 }
 
+/// Whether a pattern calls itself, as `(?R)` does for MongoDB; the parser here takes that for a flag.
+fn has_recursion(pattern: &str) -> bool {
+    let mut rest = pattern.as_bytes().iter();
+    let mut is_in_class = false;
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'\\' => drop(rest.next()),
+            b'[' => is_in_class = true,
+            b']' => is_in_class = false,
+            b'(' if !is_in_class && rest.as_slice().starts_with(b"?") => {
+                let is_flag = |flag: &&u8| flag.is_ascii_alphabetic() || **flag == b'-';
+                let mut flags = rest.as_slice().iter().skip(1).take_while(is_flag);
+                if flags.any(|flag| *flag == b'R') {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 impl Regex {
     /// Compiles. Options: `i` (case), `m` (lines), `s` (dot matches line ends), `x` (extended), `u` (no
     /// effect: everything is Unicode).
@@ -83,6 +105,9 @@ impl Regex {
     pub(crate) fn compile(pattern: &str, options: &str) -> Result<Self, String> {
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err("regular expression is too large".to_owned());
+        }
+        if has_recursion(pattern) {
+            return Err("recursion is not supported".to_owned());
         }
         let flags: String = options.chars().filter(|option| *option != 'u').collect();
         let source = if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };

@@ -118,7 +118,10 @@ fn refusals() {
     assert!(refused("(").contains("closing parenthesis") || !refused("(").is_empty());
     assert_eq!(refused(&"a".repeat(32_765)), "regular expression is too large");
     assert_eq!(refused(r"(?<=a+)b"), "lookbehind assertion is not fixed length");
-    assert_eq!(refused(r"(a\g<1>?b)"), "recursion is not supported");
+    for recursive in [r"(a\g<1>?b)", "(?R).a", "(?:a(?R)|b)", "(?i-R:a)"] {
+        assert_eq!(refused(recursive), "recursion is not supported");
+    }
+    assert!(Regex::compile(r"\(?R|[(?R]|(?<R>a)|(?#R)", "").is_ok(), "these are something else");
     assert!(!refused(&"(".repeat(1000)).is_empty(), "groups nest to a limit");
 }
 
