@@ -52,10 +52,10 @@ fn keys(directory: &Path) -> BTreeSet<u32> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(keys(&path));
-        } else if let Some(header) = std::fs::read(&path).unwrap().get(..16)
+        } else if let Some(header) = std::fs::read(&path).unwrap().first_chunk::<16>()
             && header.starts_with(b"heddle-E")
         {
-            found.insert(u32::from_le_bytes(header[12..16].try_into().unwrap()));
+            found.insert(u32::from_le_bytes(*header.last_chunk().unwrap()));
         }
     }
     found
