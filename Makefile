@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-# Further ones: build, cluster, rounds, power-rounds, lint, advisories, fmt, bench, fuzz, sanitize, sanitize-fuzz, clean-tests.
+# Further ones: build, cluster, rounds, power-rounds, lint, advisories, fmt, bench, fuzz, fuzz-corpora, sanitize, sanitize-fuzz, clean-tests.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -24,7 +24,7 @@ PACKAGES := build-essential ccache libclang-dev pkg-config
 TEST_PACKAGES := python3-venv openssl
 NODE_MAJOR := 20
 
-.PHONY: deps deps-test build run cluster test test-rust test-e2e rounds power-rounds lint advisories fmt bench fuzz sanitize \
+.PHONY: deps deps-test build run cluster test test-rust test-e2e rounds power-rounds lint advisories fmt bench fuzz fuzz-corpora sanitize \
 	sanitize-fuzz clean-tests
 
 # --- what is missing is installed, what is there is left alone --------------------------------------
@@ -129,20 +129,38 @@ clean-tests:
 
 # libFuzzer with coverage from the stable compiler: the same flags cargo-fuzz uses, without a nightly toolchain.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1
-FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks
+# Without `oplog` RocksDB is not compiled: make fuzz FUZZ_FEATURES= FUZZ_TARGETS='filter plan'
+FUZZ_FEATURES ?= oplog
+FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_BUILT := fuzz/target/x86_64-unknown-linux-gnu/release
 
-# Each target for a while: where they were built, and their limits.
+# Each target for a while: where they were built, and their limits. What is found goes to build/fuzz.
 define run_fuzz_targets
 	@for target in $(FUZZ_TARGETS); do \
 		mkdir -p $(BUILD)/fuzz/$$target; echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
-		$(1)/x86_64-unknown-linux-gnu/release/$$target -max_total_time=$(FUZZ_SECONDS) $(2) \
-			-verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$target || exit 1; done
+		$(1)/$$target -max_total_time=$(FUZZ_SECONDS) $(2) -verbosity=0 -print_final_stats=1 -max_len=2000 \
+			-artifact_prefix=$(BUILD)/fuzz/$$target- \
+			$(BUILD)/fuzz/$$target $$(ls -d fuzz/corpus/$$target 2>/dev/null) || exit 1; done
 endef
 
-fuzz: deps
-	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --target x86_64-unknown-linux-gnu
-	$(call run_fuzz_targets,fuzz/target,-timeout=10 -rss_limit_mb=2048)
+$(FUZZ_BUILT)/%: deps
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --locked --features "$(FUZZ_FEATURES)" \
+		--target x86_64-unknown-linux-gnu
+
+fuzz: $(FUZZ_BUILT)/filter
+	$(call run_fuzz_targets,$(FUZZ_BUILT),-timeout=10 -rss_limit_mb=2048)
+
+# What is kept in the repository of what was found: of the fewest inputs that reach all of it the longest.
+FUZZ_KEPT := 60
+fuzz-corpora: $(FUZZ_BUILT)/filter
+	@for target in $(notdir $(wildcard fuzz/corpus/*)); do \
+		mkdir -p $(BUILD)/fuzz/$$target $(BUILD)/fuzz/kept-$$target; $(FUZZ_BUILT)/$$target -set_cover_merge=1 -use_counters=0 -max_len=400 -verbosity=0 \
+			$(BUILD)/fuzz/kept-$$target $(BUILD)/fuzz/$$target fuzz/corpus/$$target || exit 1; \
+		rm -rf fuzz/corpus/$$target; mkdir -p fuzz/corpus/$$target; \
+		ls -S $(BUILD)/fuzz/kept-$$target | head -$(FUZZ_KEPT) | while read -r input; do \
+			mv $(BUILD)/fuzz/kept-$$target/$$input fuzz/corpus/$$target/; done; \
+		rm -rf $(BUILD)/fuzz/kept-$$target; done
 
 # --- sanitizers: not part of `make test`; what they found is in docs/unsafe.md -------------------------------
 
@@ -159,5 +177,5 @@ sanitize: deps
 
 sanitize-fuzz: deps
 	cd fuzz && RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(FUZZ_FLAGS) -Zsanitizer=address" \
-		cargo build --release --target x86_64-unknown-linux-gnu --target-dir ../target/sanitize/fuzz
-	$(call run_fuzz_targets,target/sanitize/fuzz,-timeout=20 -rss_limit_mb=4096)
+		cargo build --release --locked --features "$(FUZZ_FEATURES)" --target x86_64-unknown-linux-gnu --target-dir ../target/sanitize/fuzz
+	$(call run_fuzz_targets,target/sanitize/fuzz/x86_64-unknown-linux-gnu/release,-timeout=20 -rss_limit_mb=4096)

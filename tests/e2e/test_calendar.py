@@ -114,7 +114,7 @@ def test_the_terminal_shows_it(server):
     assert max(len(line) for line in lines) <= 110
     assert any("ttl calendar.own, index at_1: open until" in line and "500 documents/s" in line for line in lines)
     bars = [line for line in lines if set(line) <= set(" █·")]
-    assert [bar.strip()[0] for bar in bars if bar.strip()] == ["·"] + 7 * ["█"]
+    assert [bar.strip()[0] for bar in bars if bar.strip()] == ["·"] + 8 * ["█"]
     for kind in ["compaction", "indexBuilds", "backup", "initialSync", "validate", "out", "keyRotation"]:
         assert f"  {kind}: always, it has no window" in lines
 

@@ -34,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("replication", &["access", "catalog", "storage", "document", "wire", "ambient"]),
     ("bench", &["access", "wire", "document", "ambient"]),
+    ("fuzzing", &["access", "document", "query", "replication", "wire"]),
     ("simulation", &["commands", "dispatch", "catalog", "storage", "document", "ambient"]),
     (
         "heddle",

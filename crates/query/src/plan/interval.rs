@@ -196,8 +196,7 @@ impl Intervals {
     }
 
     /// Whether `value` is in.
-    #[cfg(test)]
-    pub(crate) fn contains(&self, value: &Value) -> bool {
+    pub fn contains(&self, value: &Value) -> bool {
         let before = Cut::before(value.clone());
         self.list
             .iter()

@@ -46,8 +46,6 @@ mod request;
 mod usable;
 
 #[cfg(test)]
-mod equivalence_tests;
-#[cfg(test)]
 mod tests;
 
 pub use access::{Access, IndexBounds, IndexScan, Plan, ScanDirection};

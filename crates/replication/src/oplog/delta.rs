@@ -15,7 +15,7 @@ const PADDING_MAX: usize = 1_500_000;
 
 /// The delta that makes `after` of `before`, byte for byte; `None` where the whole document is shorter, or no
 /// delta does it (a field name is there twice).
-pub(super) fn between(before: RawDocument<'_>, after: RawDocument<'_>) -> Option<DocumentBuf> {
+pub fn between(before: RawDocument<'_>, after: RawDocument<'_>) -> Option<DocumentBuf> {
     let delta = DocumentDelta::between(before, after);
     if delta.size >= after.as_bytes().len() {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn between(before: RawDocument<'_>, after: RawDocument<'_>) -> Option
 ///
 /// # Errors
 /// A delta that makes no sense.
-pub(crate) fn apply(before: RawDocument<'_>, delta: RawDocument<'_>) -> Result<DocumentBuf, MalformedEntry> {
+pub fn apply(before: RawDocument<'_>, delta: RawDocument<'_>) -> Result<DocumentBuf, MalformedEntry> {
     let mut bytes = Vec::with_capacity(before.as_bytes().len() + delta.as_bytes().len());
     apply_to_document(before, delta, &mut DocumentBuilder::new(&mut bytes))?;
     Ok(DocumentBuf::trusted(bytes))

@@ -10,7 +10,7 @@
 
 mod apply;
 mod command;
-pub(crate) mod delta;
+pub mod delta;
 mod entry;
 mod frame;
 mod observer;

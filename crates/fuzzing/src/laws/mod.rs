@@ -1,0 +1,109 @@
+//! What holds, one file for each thing that is read.
+
+mod documents;
+mod expressions;
+mod filters;
+mod logins;
+mod messages;
+#[cfg(feature = "oplog")]
+mod oplog;
+mod pipelines;
+mod plans;
+mod projections;
+mod regexes;
+mod schemas;
+mod updates;
+
+use std::collections::BTreeMap;
+
+use document::{Document, RawDocument, RawValue, Value};
+use query::{Environment, QueryError};
+
+/// What inputs turned out to be, and how many of each kind.
+#[derive(Debug, Default)]
+pub struct Met(BTreeMap<&'static str, u32>);
+
+impl Met {
+    fn note(&mut self, kind: &'static str) {
+        *self.0.entry(kind).or_default() += 1;
+    }
+
+    /// How many there were of a kind.
+    pub fn of(&self, kind: &str) -> u32 {
+        self.0.get(kind).copied().unwrap_or_default()
+    }
+}
+
+/// An input that is none: it was refused with an error.
+const REFUSED: &str = "refused";
+/// An input for which the laws hold.
+const HOLDS: &str = "holds";
+
+/// One thing that is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// What it is called, as its program in `fuzz/fuzz_targets/` and its folder in `fuzz/corpus/` are.
+    pub name: &'static str,
+    /// Checks its laws for these bytes, and panics where one does not hold.
+    pub check: fn(&[u8], &mut Met),
+    /// The kinds of input without which the laws would say little.
+    pub kinds: &'static [&'static str],
+}
+
+const BOTH: &[&str] = &[REFUSED, HOLDS];
+const PLANS: &[&str] =
+    &["empty", "lookup", "bounded collection scan", "exact index scan", "index scan", "union"];
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "document", check: documents::check, kinds: BOTH },
+    Target { name: "expression", check: expressions::check, kinds: BOTH },
+    Target { name: "filter", check: filters::check, kinds: BOTH },
+    Target { name: "login", check: logins::check, kinds: &[REFUSED, HOLDS, "no challenge", "wrong proof"] },
+    #[cfg(feature = "oplog")]
+    Target { name: "oplog", check: oplog::check, kinds: &[REFUSED, HOLDS, "delta", "no delta"] },
+    Target { name: "pipeline", check: pipelines::check, kinds: &[REFUSED, HOLDS, "says what it needs"] },
+    Target { name: "plan", check: plans::check, kinds: PLANS },
+    Target { name: "projection", check: projections::check, kinds: BOTH },
+    Target { name: "regex", check: regexes::check, kinds: BOTH },
+    Target { name: "schema", check: schemas::check, kinds: BOTH },
+    Target { name: "update", check: updates::check, kinds: BOTH },
+    Target { name: "wire_message", check: messages::check, kinds: BOTH },
+];
+
+/// Checks the laws of a target, for whoever does not count.
+///
+/// # Panics
+/// There is no such target; a law does not hold.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name).expect("a target's name");
+    (target.check)(bytes, &mut Met::default());
+}
+
+/// The clock of every environment, in milliseconds since 1970.
+const NOW_MS: i64 = 1_700_000_000_000;
+
+fn environment() -> Environment {
+    let mut environment = Environment::at(NOW_MS);
+    environment.bind("v".to_owned(), Value::Int32(1));
+    environment
+}
+
+/// The code alone: laws say nothing of words.
+fn code<T>(result: Result<T, QueryError>) -> Result<T, i32> {
+    result.map_err(|error| {
+        let is_told = error.code > 0 && error.code != query::error::code::INTERNAL_ERROR;
+        assert!(is_told, "an error of ours: {error:?}");
+        error.code
+    })
+}
+
+/// Whether something may be compared with what is stored: deeper documents are refused elsewhere.
+fn is_storable(document: &Document) -> bool {
+    RawDocument::parse(document.to_buf().as_bytes()).is_ok()
+}
+
+/// Hands a value to who reads raw ones.
+fn with_raw<T>(value: &Value, read: impl FnOnce(RawValue<'_>) -> T) -> T {
+    value.with_raw(read)
+}

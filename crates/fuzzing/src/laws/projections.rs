@@ -1,0 +1,62 @@
+//! Projections: what comes out is a document, of what they say they need; what only shows and hides changes
+//! nothing the second time.
+
+use document::{RawDocument, doc};
+use query::expression::Variables;
+use query::matcher::MatchDetails;
+use query::projection::{Projection, ProjectionMode};
+
+use super::{HOLDS, Met, REFUSED, code, environment};
+use crate::generate;
+use crate::source::Source;
+
+pub(super) fn check(bytes: &[u8], met: &mut Met) {
+    let mut source = Source::new(bytes);
+    let stored = generate::stored(&mut source).to_buf();
+    let is_stage = source.one_in(2);
+    let written = generate::projection(&mut source, 3);
+    let spec = written.to_buf();
+    let environment = environment();
+    let parsed = match is_stage {
+        true => Projection::parse_stage(spec.as_raw(), &environment),
+        false => Projection::parse(spec.as_raw(), &environment),
+    };
+    let Ok(projection) = code(parsed) else { return met.note(REFUSED) };
+    let details = MatchDetails { array_index: Some(source.below(3)) };
+    let project = |document: RawDocument<'_>| {
+        code(projection.project(document, Some(&details), &mut Variables::with_seed(1)))
+    };
+    let Ok(shown) = project(stored.as_raw()) else { return met.note(REFUSED) };
+    if !shown.as_raw().exceeds_depth(180) {
+        let parsed = RawDocument::parse(shown.as_bytes());
+        assert!(parsed.is_ok(), "{written:?} makes no document: {parsed:?}");
+    }
+    if projection.is_identity() {
+        assert_eq!(shown.as_bytes(), stored.as_bytes(), "{written:?} changes nothing");
+    }
+    if projection.is_simple() && !projection.computes() {
+        let twice = project(shown.as_raw());
+        assert_eq!(twice.as_ref(), Ok(&shown), "{written:?} twice");
+    }
+    if let Some(paths) = projection.needs()
+        && !paths.is_empty()
+    {
+        assert_eq!(projection.mode(), ProjectionMode::Inclusion, "{written:?} says what it needs");
+        let mut needed = doc! { "_id": false };
+        for path in paths {
+            needed.insert(path, true);
+        }
+        let needed = Projection::parse(needed.to_buf().as_raw(), &environment);
+        if let Ok(needed) = needed {
+            let part = code(needed.project(stored.as_raw(), None, &mut Variables::new()));
+            let part = part.expect("it only shows");
+            assert_eq!(
+                project(part.as_raw()),
+                Ok(shown),
+                "{written:?} of what it needs of {:?}",
+                stored.as_raw()
+            );
+        }
+    }
+    met.note(HOLDS);
+}
