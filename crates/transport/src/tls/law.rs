@@ -178,8 +178,8 @@ impl Conversation {
 mod tests {
     use super::check;
 
-    /// A message of the handshake that is cut, and a record behind it that is none, or an end: `rustls` counts
-    /// what it was shown of the first, and panicked where that was not shown again.
+    /// A message of the handshake that is cut, and a record behind it that is none, or an end: `rustls`
+    /// counts what it was shown of the first, and panicked where that was not shown again.
     #[test]
     fn a_handshake_in_pieces_that_breaks_off_is_an_error() {
         for kind in [0xf2, 0xf3] {
