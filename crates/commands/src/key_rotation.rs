@@ -6,7 +6,7 @@ use crate::own_work::{OwnWork, OwnWorkSwitch};
 use crate::server::ServiceContext;
 use document::{Document, doc};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use storage::{KeysForgotten, StorageError, TableFile};
@@ -35,6 +35,8 @@ pub struct KeyRotation {
     pace: WorkPace,
     /// `None`: nothing was looked at yet.
     tables: Option<VecDeque<TableFile>>,
+    /// Names of those that were rewritten since the last look.
+    rewritten: HashSet<String>,
     needed_by: Option<PathBuf>,
 }
 
@@ -63,7 +65,8 @@ impl OldKeys {
 impl Default for KeyRotation {
     fn default() -> Self {
         let pace = WorkPace::default();
-        KeyRotation { work: OwnWork::new("key rotation"), pace, tables: None, needed_by: None }
+        let (work, rewritten) = (OwnWork::new("key rotation"), HashSet::new());
+        KeyRotation { work, pace, tables: None, rewritten, needed_by: None }
     }
 }
 
@@ -109,8 +112,8 @@ impl KeyRotation {
 
     fn go_on(&mut self, server: &ServiceContext) -> Result<Piece, StorageError> {
         let store = &server.node.store;
-        if self.tables.is_none() {
-            self.look(server)?;
+        if self.tables.is_none() && self.look(server)? {
+            return Ok(Piece::NotYet);
         }
         let Some(table) = self.tables.as_mut().and_then(VecDeque::pop_front) else {
             return self.forget(server);
@@ -125,10 +128,15 @@ impl KeyRotation {
         if left.is_empty() {
             self.tables = None;
         }
-        Ok(Piece::Rewritten(if is_done { table.bytes } else { 0 }))
+        if !is_done {
+            return Ok(Piece::Rewritten(0));
+        }
+        self.rewritten.insert(table.name);
+        Ok(Piece::Rewritten(table.bytes))
     }
 
-    fn look(&mut self, server: &ServiceContext) -> Result<(), StorageError> {
+    /// Whether a table is there still that was to be gone: its rewriting was broken off, or was none.
+    fn look(&mut self, server: &ServiceContext) -> Result<bool, StorageError> {
         let tables = server.node.store.tables_of_old_keys()?;
         let (count, bytes) = (tables.len(), tables.iter().map(|table| table.bytes).sum());
         let is_first = server.node.old_keys.0.lock().replace((count, bytes)).is_none();
@@ -136,8 +144,10 @@ impl KeyRotation {
             tracing::info!(target: "STORAGE", id = 8_800_400, tables = count, bytes,
                 "Files are encrypted with the newest key, one by one: they have an older one");
         }
+        let is_left = tables.iter().any(|table| self.rewritten.contains(&table.name));
+        self.rewritten.clear();
         self.tables = Some(tables.into());
-        Ok(())
+        Ok(is_left)
     }
 
     fn forget(&mut self, server: &ServiceContext) -> Result<Piece, StorageError> {
