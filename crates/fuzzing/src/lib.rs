@@ -19,4 +19,4 @@ mod generate;
 mod laws;
 mod source;
 
-pub use laws::{Met, TARGETS, Target, run};
+pub use laws::{FuzzTarget, Met, TARGETS, run};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use fuzzing::{Met, TARGETS, Target};
+use fuzzing::{FuzzTarget, Met, TARGETS};
 
 /// Inputs of each target.
 const INPUTS: u64 = 20_000;
@@ -26,7 +26,7 @@ fn names(folder: &str) -> BTreeSet<String> {
 }
 
 /// Says which input it was when a law does not hold.
-struct Tried<'a>(&'a Target, String);
+struct Tried<'a>(&'a FuzzTarget, String);
 
 impl Drop for Tried<'_> {
     fn drop(&mut self) {

@@ -41,7 +41,7 @@ const HOLDS: &str = "holds";
 
 /// One thing that is read.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// What it is called, as its program in `fuzz/fuzz_targets/` and its folder in `fuzz/corpus/` are.
     pub name: &'static str,
     /// Checks its laws for these bytes, and panics where one does not hold.
@@ -55,20 +55,24 @@ const PLANS: &[&str] =
     &["empty", "lookup", "bounded collection scan", "exact index scan", "index scan", "union"];
 
 /// All of them.
-pub const TARGETS: &[Target] = &[
-    Target { name: "document", check: documents::check, kinds: BOTH },
-    Target { name: "expression", check: expressions::check, kinds: BOTH },
-    Target { name: "filter", check: filters::check, kinds: BOTH },
-    Target { name: "login", check: logins::check, kinds: &[REFUSED, HOLDS, "no challenge", "wrong proof"] },
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "document", check: documents::check, kinds: BOTH },
+    FuzzTarget { name: "expression", check: expressions::check, kinds: BOTH },
+    FuzzTarget { name: "filter", check: filters::check, kinds: BOTH },
+    FuzzTarget {
+        name: "login",
+        check: logins::check,
+        kinds: &[REFUSED, HOLDS, "no challenge", "wrong proof"],
+    },
     #[cfg(feature = "oplog")]
-    Target { name: "oplog", check: oplog::check, kinds: &[REFUSED, HOLDS, "delta", "no delta"] },
-    Target { name: "pipeline", check: pipelines::check, kinds: &[REFUSED, HOLDS, "says what it needs"] },
-    Target { name: "plan", check: plans::check, kinds: PLANS },
-    Target { name: "projection", check: projections::check, kinds: BOTH },
-    Target { name: "regex", check: regexes::check, kinds: BOTH },
-    Target { name: "schema", check: schemas::check, kinds: BOTH },
-    Target { name: "update", check: updates::check, kinds: BOTH },
-    Target { name: "wire_message", check: messages::check, kinds: BOTH },
+    FuzzTarget { name: "oplog", check: oplog::check, kinds: &[REFUSED, HOLDS, "delta", "no delta"] },
+    FuzzTarget { name: "pipeline", check: pipelines::check, kinds: &[REFUSED, HOLDS, "says what it needs"] },
+    FuzzTarget { name: "plan", check: plans::check, kinds: PLANS },
+    FuzzTarget { name: "projection", check: projections::check, kinds: BOTH },
+    FuzzTarget { name: "regex", check: regexes::check, kinds: BOTH },
+    FuzzTarget { name: "schema", check: schemas::check, kinds: BOTH },
+    FuzzTarget { name: "update", check: updates::check, kinds: BOTH },
+    FuzzTarget { name: "wire_message", check: messages::check, kinds: BOTH },
 ];
 
 /// Checks the laws of a target, for whoever does not count.
