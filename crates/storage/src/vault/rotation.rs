@@ -21,7 +21,7 @@ use crate::directory::{DataDirectory, ENGINE_DIRECTORY};
 use crate::engine::TableFile;
 use crate::error::StorageError;
 use crate::files::sync_names;
-use crate::store::{Store, StoreInner};
+use crate::store::Store;
 
 /// What became of old keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,18 +96,16 @@ impl Store {
         Ok(true)
     }
 
-    /// Forgets all keys but the newest, if no file below the data directory has another one. Writes
-    /// memtables to tables, so that the journal of before is not needed.
+    /// Forgets all keys but the newest, if no file below the data directory has another one. The journal of
+    /// before was written to tables by the start.
     ///
     /// # Errors
     /// What the engine or the file system reports; all keys are there then.
     pub fn forget_old_keys(&self) -> Result<KeysForgotten, StorageError> {
-        let inner = self.inner.open()?;
         let Some((directory, newest)) = self.rotation() else { return Ok(KeysForgotten::Yes) };
         if let Some(table) = self.tables_of_old_keys()?.first() {
             return Ok(KeysForgotten::NeededBy(directory.engine_path().join(&table.name)));
         }
-        flush_journal(inner, directory, newest)?;
         let engine = directory.engine_path();
         if let Some(file) = walk(directory.path(), &engine, directory.vault(), newest).map_err(unreadable)? {
             return Ok(KeysForgotten::NeededBy(file));
@@ -119,18 +117,6 @@ impl Store {
 
 fn unreadable(error: io::Error) -> StorageError {
     StorageError::Engine(error.to_string().into())
-}
-
-/// A journal of before is there until what it tells of is in tables.
-fn flush_journal(inner: &StoreInner, directory: &DataDirectory, newest: u32) -> Result<(), StorageError> {
-    for entry in std::fs::read_dir(directory.engine_path()).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        let is_journal = path.extension().is_some_and(|extension| extension == "log");
-        if is_journal && key_of(&path).map_err(unreadable)?.is_some_and(|key| key != newest) {
-            return inner.engine.flush();
-        }
-    }
-    Ok(())
 }
 
 /// The first file that needs an old key. Directories with keys of their own need none of these.

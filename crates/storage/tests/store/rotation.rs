@@ -78,16 +78,33 @@ fn rotated() -> (tempfile::TempDir, PathBuf) {
         store.compact(keyspace, &KeyRange::all(), &mut || true).unwrap();
     }
     put(&store, Keyspace::Documents, ROWS..ROWS + 10);
+    // In the journal alone, and in no range that is compacted.
+    put(&store, Keyspace::Meta, 0..10);
     assert!(!store.has_old_keys());
+    // As after a crash: a store that is closed leaves nothing in its journal.
+    let crashed = directory.path().join("crashed");
+    copy(&path, &crashed);
     store.close().unwrap();
-    drop(store);
-    rotate_master_key(&path, Some(&first()), &other()).unwrap();
-    (directory, path)
+    rotate_master_key(&crashed, Some(&first()), &other()).unwrap();
+    (directory, crashed)
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        if path.is_dir() {
+            copy(&path, &to.join(name));
+        } else {
+            std::fs::copy(&path, to.join(name)).unwrap();
+        }
+    }
 }
 
 fn assert_all_there(store: &Store) {
     assert_has(store, Keyspace::Documents, 0..ROWS + 10);
     assert_has(store, Keyspace::Indexes, 0..ROWS / 4);
+    assert_has(store, Keyspace::Meta, 0..10);
 }
 
 #[test]
@@ -130,8 +147,8 @@ fn tables_are_written_anew_one_by_one_and_the_key_is_forgotten() {
 
 #[test]
 fn a_key_is_kept_as_long_as_any_file_needs_it() {
-    let (directory, path) = rotated();
-    let copied = directory.path().join("data").join("kept").join("deeper");
+    let (_directory, path) = rotated();
+    let copied = path.join("kept").join("deeper");
     std::fs::create_dir_all(&copied).unwrap();
     let table = std::fs::read_dir(path.join("engine")).unwrap().map(|entry| entry.unwrap().path());
     let table = table.into_iter().find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap();
@@ -188,5 +205,22 @@ fn it_goes_on_after_an_end_in_between() {
     }
     assert_eq!(store.forget_old_keys().unwrap(), KeysForgotten::Yes);
     assert_all_there(&store);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_journal_of_before_is_written_to_tables() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, crashed) = (directory.path().join("data"), directory.path().join("crashed"));
+    let store = Store::open(&path, &options(first())).unwrap();
+    put(&store, Keyspace::Meta, 0..10);
+    copy(&path, &crashed);
+    store.close().unwrap();
+    rotate_master_key(&crashed, Some(&first()), &other()).unwrap();
+    let store = Store::open(&crashed, &options(other())).unwrap();
+    assert!(store.tables_of_old_keys().unwrap().is_empty(), "it is in the journal alone");
+    assert_eq!(store.forget_old_keys().unwrap(), KeysForgotten::Yes);
+    assert_eq!((keys(&crashed), keys_in_file(&crashed)), (BTreeSet::from([2]), 1));
+    assert_has(&store, Keyspace::Meta, 0..10);
     store.close().unwrap();
 }
