@@ -1,22 +1,21 @@
 //! Expressions: what stands around them changes nothing, they read what they say they read, and what they
 //! yield can be stored and compared.
 
-use document::{Document, DocumentBuf, RawDocument, Value, doc};
+use document::{RawDocument, Value, doc};
 use query::expression::{Dependencies, Evaluated, Expression, ParseScope, Variables};
-use query::projection::Projection;
 
-use super::{HOLDS, Met, REFUSED, code, environment, is_storable, with_raw};
+use super::{HOLDS, Met, REFUSED, code, environment, is_storable, only};
 use crate::generate;
 use crate::source::Source;
 
 /// What an expression yields, or the code of its error, be it parsed or evaluated.
-fn outcome(written: &Value, document: RawDocument<'_>) -> Result<Evaluated, i32> {
+pub(super) fn outcome(written: &Value, document: RawDocument<'_>) -> Result<Evaluated, i32> {
     parse(written).and_then(|parsed| evaluate(&parsed, document))
 }
 
 fn parse(written: &Value) -> Result<Expression, i32> {
     let environment = environment();
-    let parsed = with_raw(written, |raw| Expression::parse(raw, &ParseScope::new(&environment)));
+    let parsed = written.with_raw(|raw| Expression::parse(raw, &ParseScope::new(&environment)));
     let parsed = code(parsed)?;
     code(environment.check_constants())?;
     Ok(parsed)
@@ -24,20 +23,6 @@ fn parse(written: &Value) -> Result<Expression, i32> {
 
 fn evaluate(expression: &Expression, document: RawDocument<'_>) -> Result<Evaluated, i32> {
     code(expression.evaluate(document, &mut Variables::with_seed(1)))
-}
-
-/// The document without what the expression does not read.
-fn only_read(document: &DocumentBuf, read: &Dependencies) -> Option<DocumentBuf> {
-    let mut shown = doc! { "_id": false };
-    for path in &read.paths {
-        shown.insert(path.clone(), true);
-    }
-    if read.paths.is_empty() {
-        return Some(Document::new().to_buf());
-    }
-    // Paths within each other are refused.
-    let projection = Projection::parse(shown.to_buf().as_raw(), &environment()).ok()?;
-    projection.project(document.as_raw(), None, &mut Variables::new()).ok()
 }
 
 pub(super) fn check(bytes: &[u8], met: &mut Met) {
@@ -69,7 +54,7 @@ pub(super) fn check(bytes: &[u8], met: &mut Met) {
     let mut read = Dependencies::default();
     parsed.dependencies(&mut read);
     if !read.whole
-        && let Some(shown) = only_read(&stored, &read)
+        && let Some(shown) = only(&stored, &read.paths)
     {
         same(&evaluate(&parsed, shown.as_raw()), &found, &written, "on what it reads");
     }
@@ -85,20 +70,9 @@ fn same(left: &Result<Evaluated, i32>, right: &Result<Evaluated, i32>, written: 
         outcome
             .as_ref()
             .map(|value| value.as_ref().map(|value| doc! { "v": (value.clone()) }.to_buf()))
-            .copied_code()
+            .map_err(|code| *code)
     };
     assert_eq!(bytes(left), bytes(right), "{what}: {written:?}");
-}
-
-/// An error's code by value.
-trait CopiedCode<T> {
-    fn copied_code(self) -> Result<T, i32>;
-}
-
-impl<T> CopiedCode<T> for Result<T, &i32> {
-    fn copied_code(self) -> Result<T, i32> {
-        self.map_err(|code| *code)
-    }
 }
 
 /// What came out equals itself, written as a constant.

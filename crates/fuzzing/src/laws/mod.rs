@@ -16,7 +16,9 @@ mod updates;
 
 use std::collections::BTreeMap;
 
-use document::{Document, RawDocument, RawValue, Value};
+use document::{Document, DocumentBuf, RawDocument, Value, doc};
+use query::expression::Variables;
+use query::projection::Projection;
 use query::{Environment, QueryError};
 
 /// What inputs turned out to be, and how many of each kind.
@@ -107,7 +109,19 @@ fn is_storable(document: &Document) -> bool {
     RawDocument::parse(document.to_buf().as_bytes()).is_ok()
 }
 
-/// Hands a value to who reads raw ones.
-fn with_raw<T>(value: &Value, read: impl FnOnce(RawValue<'_>) -> T) -> T {
-    value.with_raw(read)
+/// As deep as stored documents may be.
+const DEPTH_MAX: usize = 180;
+
+/// The document with nothing but these paths; `None`: they are within each other, which no projection takes.
+fn only(document: &DocumentBuf, paths: &[String]) -> Option<DocumentBuf> {
+    if paths.is_empty() {
+        return Some(Document::new().to_buf());
+    }
+    let mut shown = doc! { "_id": false };
+    for path in paths {
+        shown.insert(path.clone(), true);
+    }
+    let projection = Projection::parse(shown.to_buf().as_raw(), &environment()).ok()?;
+    let part = projection.project(document.as_raw(), None, &mut Variables::new());
+    Some(part.expect("it only shows"))
 }

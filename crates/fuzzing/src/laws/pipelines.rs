@@ -9,11 +9,9 @@ use query::aggregate::{
     DocumentSource, Flow, ForeignCollections, ForeignRead, Leading, MaterializedDocuments, Pause, Pipeline,
     PipelineContext, YieldPolicy,
 };
-use query::expression::Variables;
 use query::matcher::Matcher;
-use query::projection::Projection;
 
-use super::{HOLDS, Met, REFUSED, code, environment};
+use super::{HOLDS, Met, REFUSED, code, environment, only};
 use crate::generate;
 use crate::source::Source;
 
@@ -146,19 +144,6 @@ pub(super) fn check(bytes: &[u8], met: &mut Met) {
         }
     }
     met.note(HOLDS);
-}
-
-/// `None`: paths within each other, which no projection takes.
-fn only(document: &DocumentBuf, fields: &[String]) -> Option<DocumentBuf> {
-    let mut shown = doc! { "_id": (fields.iter().any(|field| field == "_id")) };
-    for field in fields {
-        shown.insert(field.clone(), true);
-    }
-    if fields.is_empty() {
-        return Some(Document::new().to_buf());
-    }
-    let projection = Projection::parse(shown.to_buf().as_raw(), &environment()).ok()?;
-    projection.project(document.as_raw(), None, &mut Variables::new()).ok()
 }
 
 fn assert_same(

@@ -1,12 +1,12 @@
 //! Projections: what comes out is a document, of what they say they need; what only shows and hides changes
 //! nothing the second time.
 
-use document::{RawDocument, doc};
+use document::RawDocument;
 use query::expression::Variables;
 use query::matcher::MatchDetails;
 use query::projection::{Projection, ProjectionMode};
 
-use super::{HOLDS, Met, REFUSED, code, environment};
+use super::{DEPTH_MAX, HOLDS, Met, REFUSED, code, environment, only};
 use crate::generate;
 use crate::source::Source;
 
@@ -27,7 +27,7 @@ pub(super) fn check(bytes: &[u8], met: &mut Met) {
         code(projection.project(document, Some(&details), &mut Variables::with_seed(1)))
     };
     let Ok(shown) = project(stored.as_raw()) else { return met.note(REFUSED) };
-    if !shown.as_raw().exceeds_depth(180) {
+    if !shown.as_raw().exceeds_depth(DEPTH_MAX) {
         let parsed = RawDocument::parse(shown.as_bytes());
         assert!(parsed.is_ok(), "{written:?} makes no document: {parsed:?}");
     }
@@ -42,20 +42,9 @@ pub(super) fn check(bytes: &[u8], met: &mut Met) {
         && !paths.is_empty()
     {
         assert_eq!(projection.mode(), ProjectionMode::Inclusion, "{written:?} says what it needs");
-        let mut needed = doc! { "_id": false };
-        for path in paths {
-            needed.insert(path, true);
-        }
-        let needed = Projection::parse(needed.to_buf().as_raw(), &environment);
-        if let Ok(needed) = needed {
-            let part = code(needed.project(stored.as_raw(), None, &mut Variables::new()));
-            let part = part.expect("it only shows");
-            assert_eq!(
-                project(part.as_raw()),
-                Ok(shown),
-                "{written:?} of what it needs of {:?}",
-                stored.as_raw()
-            );
+        if let Some(part) = only(&stored, &paths) {
+            let found = project(part.as_raw());
+            assert_eq!(found, Ok(shown), "{written:?} of what it needs of {:?}", stored.as_raw());
         }
     }
     met.note(HOLDS);

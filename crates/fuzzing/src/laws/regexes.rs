@@ -2,10 +2,10 @@
 //! expressions.
 
 use document::{Document, Value, doc};
-use query::expression::{Expression, ParseScope, Variables};
 use query::matcher::Matcher;
 
-use super::{HOLDS, Met, REFUSED, code, environment, with_raw};
+use super::expressions::outcome;
+use super::{HOLDS, Met, REFUSED, code, environment};
 use crate::generate;
 use crate::source::Source;
 
@@ -21,11 +21,7 @@ fn filter(pattern: &str, options: &str, document: &Document) -> Result<bool, i32
 fn call(name: &str, pattern: &str, options: &str, document: &Document) -> Result<Value, i32> {
     let written =
         doc! { name: { "input": "$t", "regex": { "$literal": pattern }, "options": options } }.into();
-    let environment = environment();
-    let parsed = with_raw(&written, |raw| Expression::parse(raw, &ParseScope::new(&environment)));
-    let expression = code(parsed)?;
-    code(environment.check_constants())?;
-    let found = code(expression.evaluate(document.to_buf().as_raw(), &mut Variables::new()))?;
+    let found = outcome(&written, document.to_buf().as_raw())?;
     Ok(found.expect("it yields something"))
 }
 

@@ -5,19 +5,17 @@ use document::{DocumentBuf, RawDocument, Value, compare};
 use query::matcher::{MatchDetails, Matcher};
 use query::update::Update;
 
-use super::{HOLDS, Met, REFUSED, code, environment};
+use super::{DEPTH_MAX, HOLDS, Met, REFUSED, code, environment};
 use crate::generate;
 use crate::source::Source;
 
 /// Operators that say how things are to be.
 const REPEATABLE: &[&str] = &["$set", "$unset", "$min", "$max", "$pull", "$pullAll", "$addToSet"];
-/// As deep as stored documents may be.
-const DEPTH_MAX: usize = 180;
 
 fn parse(update: &Value, filters: &[Value]) -> Result<Update, i32> {
     let filters = Value::from(filters.to_vec());
-    super::with_raw(update, |update| {
-        super::with_raw(&filters, |filters| code(Update::parse(update, filters.as_array(), &environment())))
+    update.with_raw(|update| {
+        filters.with_raw(|filters| code(Update::parse(update, filters.as_array(), &environment())))
     })
 }
 
@@ -29,7 +27,7 @@ pub(super) fn check(bytes: &[u8], met: &mut Met) {
     let filters = generate::array_filters(&mut source, 1);
     let is_insert = source.one_in(4);
     let details = MatchDetails { array_index: Some(source.below(3)) };
-    let form = super::with_raw(&written, |raw| code(Update::check_form(raw)));
+    let form = written.with_raw(|raw| code(Update::check_form(raw)));
     let update = match parse(&written, &filters) {
         Ok(update) => update,
         Err(_) => return met.note(REFUSED),
