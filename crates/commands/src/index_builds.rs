@@ -10,7 +10,7 @@
 //! step by step: `heddle` does it on a thread of low priority.
 
 use crate::calendar::{self, WorkKind};
-use crate::own_work::{OwnWork, OwnWorkSwitch};
+use crate::own_work::{OwnWork, OwnWorkStep, OwnWorkSwitch};
 use crate::server::ServiceContext;
 use catalog::{BuildPhase, BuildProgress, Collection, Receipts};
 use document::{Document, Value, doc};
@@ -26,18 +26,6 @@ const LOOK_EACH: Duration = Duration::from_millis(500);
 pub struct BuildResumer {
     /// Whose switch its waits look at.
     work: OwnWork,
-}
-
-/// What comes after a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResumeStep {
-    /// Call again then.
-    Continues {
-        /// Sooner does no harm.
-        at: Instant,
-    },
-    /// No build waits any more, and none will before the next start.
-    Ended,
 }
 
 /// The build that goes on in the background now, for `currentOp`.
@@ -60,14 +48,14 @@ impl BuildResumer {
     }
 
     /// Goes on with one build, if one may, to its end. On a thread that may block.
-    pub async fn step(&self, server: &ServiceContext) -> ResumeStep {
+    pub async fn step(&self, server: &ServiceContext) -> OwnWorkStep {
         let node = &server.node;
         let mut waiting = node.catalog.waiting_index_builds();
         if waiting.is_empty() || self.work.is_ended() || server.is_shutting_down() {
-            return ResumeStep::Ended;
+            return OwnWorkStep::Ended;
         }
         let now = ambient::now();
-        let later = ResumeStep::Continues { at: now + LOOK_EACH };
+        let later = OwnWorkStep::Continues { at: now + LOOK_EACH };
         let of_log = |build: &BuildProgress| build.is_of_log() && node.replica_set().is_some();
         if node.replays() {
             if self.follows_another(server) {
@@ -83,7 +71,7 @@ impl BuildResumer {
             Some(_) => self.go_on(server, collection, build).await,
             None => return later,
         }
-        ResumeStep::Continues { at: now }
+        OwnWorkStep::Continues { at: now }
     }
 
     fn follows_another(&self, server: &ServiceContext) -> bool {

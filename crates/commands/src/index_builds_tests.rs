@@ -1,6 +1,7 @@
 //! Builds that go on after a restart, as the server goes on with them.
 
-use crate::index_builds::{BuildResumer, ResumeStep};
+use crate::index_builds::BuildResumer;
+use crate::own_work::OwnWorkStep;
 use crate::own_work::OwnWorkSwitch;
 use crate::server::ServiceContext;
 use crate::testing::{TestClient, server_on};
@@ -61,16 +62,16 @@ fn a_build_goes_on_by_itself_in_its_window() {
     let server = server(&path);
     let resumer = BuildResumer::default();
     set_window(&server, false);
-    assert!(matches!(block_on(resumer.step(&server)), ResumeStep::Continues { .. }));
+    assert!(matches!(block_on(resumer.step(&server)), OwnWorkStep::Continues { .. }));
     assert!(!is_ready(&server), "its window is closed");
     let shown = crate::calendar::status(&server);
     let Some(Value::Document(state)) = shown.get("indexBuilds") else { panic!("{shown:?}") };
     let told = (state.get("state"), state.get("waitingBuilds"));
     assert_eq!(told, (Some(&Value::from("waiting")), Some(&Value::Int64(1))));
     ok(&server, doc! { "setCalendar": 1, "indexBuilds": (Value::Null), "$db": "admin" });
-    assert!(matches!(block_on(resumer.step(&server)), ResumeStep::Continues { .. }));
+    assert!(matches!(block_on(resumer.step(&server)), OwnWorkStep::Continues { .. }));
     assert!(is_ready(&server));
-    assert_eq!(block_on(resumer.step(&server)), ResumeStep::Ended);
+    assert_eq!(block_on(resumer.step(&server)), OwnWorkStep::Ended);
     let reply = ok(&server, doc! { "validate": "c" });
     assert_eq!(reply.get("valid"), Some(&Value::Boolean(true)), "{reply:?}");
     let reply = ok(&server, doc! { "count": "c", "query": { "a": { "$gte": 10_000 } }, "hint": "a" });
@@ -92,8 +93,8 @@ fn a_build_that_ends_with_the_server_goes_on_at_the_next_start() {
             let shown = format!("{operations:?}");
             assert!(shown.contains("resumed at document"), "{shown}");
             resumer.switch().end();
-            assert!(matches!(block_on(step), ResumeStep::Continues { .. }));
-            assert_eq!(block_on(resumer.step(&server)), ResumeStep::Ended);
+            assert!(matches!(block_on(step), OwnWorkStep::Continues { .. }));
+            assert_eq!(block_on(resumer.step(&server)), OwnWorkStep::Ended);
         } else {
             block_on(resumer.step(&server));
         }
@@ -175,7 +176,7 @@ fn paused(path: &Path, then: impl FnOnce(&Arc<ServiceContext>, &BuildProgress, &
         ok(&server, doc! { "update": "c", "updates": [change] });
         then(&server, &build, &switch);
         let step = working.join().expect("no panic");
-        assert!(matches!(step, ResumeStep::Continues { .. }));
+        assert!(matches!(step, OwnWorkStep::Continues { .. }));
     });
 }
 

@@ -2,31 +2,19 @@
 //! I/O budget, and when no file needs them any more they are forgotten.
 
 use crate::calendar::{self, WorkKind, WorkPace};
-use crate::own_work::{OwnWork, OwnWorkSwitch};
+use crate::own_work::{OwnWork, OwnWorkStep, OwnWorkSwitch};
 use crate::server::ServiceContext;
 use document::{Document, doc};
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::{KeysForgotten, StorageError, TableFile};
 
 /// How often it is asked whether it may go on.
 const LOOK_EACH: Duration = Duration::from_secs(1);
 /// After an error, and while a file that is not rewritten here needs an old key.
 const UNTIL_TRIED_AGAIN: Duration = Duration::from_secs(60);
-
-/// What comes after a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RotationStep {
-    /// Call again then.
-    Continues {
-        /// Sooner does no harm.
-        at: Instant,
-    },
-    /// No file has an old key any more, and none will before the next start.
-    Ended,
-}
 
 /// Rewrites what has an old key.
 #[derive(Debug)]
@@ -77,25 +65,25 @@ impl KeyRotation {
     }
 
     /// Rewrites one table, if it may, or forgets the keys. On a thread that may block.
-    pub fn step(&mut self, server: &ServiceContext) -> RotationStep {
+    pub fn step(&mut self, server: &ServiceContext) -> OwnWorkStep {
         if self.is_to_end(server) {
-            return RotationStep::Ended;
+            return OwnWorkStep::Ended;
         }
         let Some(rate) = calendar::ask(server, WorkKind::KeyRotation, None).rate() else {
-            return RotationStep::Continues { at: ambient::now() + LOOK_EACH };
+            return OwnWorkStep::Continues { at: ambient::now() + LOOK_EACH };
         };
         // What is rewritten is there twice for a while.
         if server.node.store.check_room().is_err() {
-            return RotationStep::Continues { at: ambient::now() + UNTIL_TRIED_AGAIN };
+            return OwnWorkStep::Continues { at: ambient::now() + UNTIL_TRIED_AGAIN };
         }
         let at = match self.go_on(server) {
             Ok(Piece::Rewritten(bytes)) => {
                 let by_rate = self.pace.rest_after(rate, 0, bytes);
                 ambient::now() + by_rate.max(server.node.store.background_pause(bytes))
             }
-            Ok(Piece::Forgotten) => return RotationStep::Ended,
+            Ok(Piece::Forgotten) => return OwnWorkStep::Ended,
             Ok(Piece::NotYet) => ambient::now() + UNTIL_TRIED_AGAIN,
-            Err(_) if self.is_to_end(server) => return RotationStep::Ended,
+            Err(_) if self.is_to_end(server) => return OwnWorkStep::Ended,
             Err(error) => {
                 tracing::warn!(target: "STORAGE", id = 8_800_402, %error,
                     "Files are not encrypted with the newest key yet: it is tried again");
@@ -103,7 +91,7 @@ impl KeyRotation {
                 ambient::now() + UNTIL_TRIED_AGAIN
             }
         };
-        RotationStep::Continues { at }
+        OwnWorkStep::Continues { at }
     }
 
     fn is_to_end(&self, server: &ServiceContext) -> bool {

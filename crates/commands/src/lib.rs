@@ -56,9 +56,9 @@ use dispatch::{
 
 pub use aggregation::remove_unfinished_outputs;
 pub use calendar::{keep_compaction_to_calendar, keep_index_builds_to_calendar};
-pub use index_builds::{BuildResumer, ResumeStep};
-pub use key_rotation::{KeyRotation, RotationStep};
+pub use index_builds::BuildResumer;
+pub use key_rotation::KeyRotation;
 pub use own_collections::{expire_retryable_writes, prepare_own_collections, prepare_replicated};
-pub use own_work::OwnWorkSwitch;
+pub use own_work::{OwnWorkStep, OwnWorkSwitch};
 pub use server::{DataNode, ServiceContext};
 pub use ttl::TtlMonitor;

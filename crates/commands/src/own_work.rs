@@ -6,11 +6,24 @@ use query::checkpoint;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 use wire::ErrorCode;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct OwnWork(Arc<Client>);
+
+/// What comes after a step of such work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnWorkStep {
+    /// There is more to do from then on.
+    Continues {
+        /// Sooner does no harm.
+        at: Instant,
+    },
+    /// Nothing is left to do: no build waits, what had expired is gone, no file has an old key.
+    Ended,
+}
 
 /// Ends what such work waits for.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Threads for work that a process before this one has left to do: index builds that go on, and files that
 //! have an old key. Each ends with the last piece.
 
-use commands::{BuildResumer, KeyRotation, OwnWorkSwitch, ResumeStep, RotationStep, ServiceContext};
+use commands::{BuildResumer, KeyRotation, OwnWorkStep, OwnWorkSwitch, ServiceContext};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -27,10 +27,7 @@ impl BackgroundThread {
         }
         let resumer = BuildResumer::default();
         let switch = resumer.switch();
-        let step = move |server: &ServiceContext| match pollster::block_on(resumer.step(server)) {
-            ResumeStep::Continues { at } => Some(at),
-            ResumeStep::Ended => None,
-        };
+        let step = move |server: &ServiceContext| pollster::block_on(resumer.step(server));
         Self::start("index-builds", server, switch, step).map(Some)
     }
 
@@ -44,10 +41,7 @@ impl BackgroundThread {
         }
         let mut rotation = KeyRotation::default();
         let switch = rotation.switch();
-        let step = move |server: &ServiceContext| match rotation.step(server) {
-            RotationStep::Continues { at } => Some(at),
-            RotationStep::Ended => None,
-        };
+        let step = move |server: &ServiceContext| rotation.step(server);
         Self::start("key-rotation", server, switch, step).map(Some)
     }
 
@@ -55,7 +49,7 @@ impl BackgroundThread {
         name: &'static str,
         server: &Arc<ServiceContext>,
         switch: OwnWorkSwitch,
-        mut step: impl FnMut(&ServiceContext) -> Option<Instant> + Send + 'static,
+        mut step: impl FnMut(&ServiceContext) -> OwnWorkStep + Send + 'static,
     ) -> std::io::Result<Self> {
         let ((stop, stopped), (alive, ended)) = (channel(), channel());
         let server = Arc::downgrade(server);
@@ -83,15 +77,15 @@ impl BackgroundThread {
     }
 }
 
-/// Each step says when the next one is due; `None`: it was the last.
+/// Step by step, each when it is due.
 fn run(
     server: &Weak<ServiceContext>,
-    step: &mut dyn FnMut(&ServiceContext) -> Option<Instant>,
+    step: &mut dyn FnMut(&ServiceContext) -> OwnWorkStep,
     stopped: &Receiver<()>,
 ) {
     loop {
         let Some(server) = server.upgrade() else { return };
-        let Some(at) = step(&server) else { return };
+        let OwnWorkStep::Continues { at } = step(&server) else { return };
         drop(server);
         match stopped.recv_timeout(at.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => {}

@@ -2,7 +2,8 @@
 
 use super::tests::{MINUTE, admin, server, set};
 use super::{Permission, WorkKind, WorkPace, ask, keep_compaction_to_calendar, status};
-use crate::key_rotation::{KeyRotation, RotationStep};
+use crate::key_rotation::KeyRotation;
+use crate::own_work::OwnWorkStep;
 use ambient::Simulation;
 use document::{Document, Value, doc};
 use query::calendar::{WorkCalendar, WorkRate};
@@ -189,7 +190,7 @@ fn keys_are_left_behind_in_their_window() {
     let server = server();
     set(&server, doc! { "keyRotation": { "start": "01:00", "stop": "02:00", "bytesPerSecond": 7 } });
     let mut rotation = KeyRotation::default();
-    assert!(matches!(rotation.step(&server), RotationStep::Continues { .. }), "it is midnight");
+    assert!(matches!(rotation.step(&server), OwnWorkStep::Continues { .. }), "it is midnight");
     time.advance(Duration::from_secs(3600));
-    assert_eq!(rotation.step(&server), RotationStep::Ended, "a store without files has nothing to do");
+    assert_eq!(rotation.step(&server), OwnWorkStep::Ended, "a store without files has nothing to do");
 }

@@ -1,7 +1,7 @@
 //! When passes begin and end.
 
-use super::pass::{Pass, PassStep};
-use crate::own_work::{OwnWork, OwnWorkSwitch};
+use super::pass::Pass;
+use crate::own_work::{OwnWork, OwnWorkStep, OwnWorkSwitch};
 use crate::parameters::Parameter;
 use crate::server::ServiceContext;
 use std::time::{Duration, Instant};
@@ -71,8 +71,8 @@ impl TtlMonitor {
             }
         };
         match self.work.run(pass.step(server)).await {
-            PassStep::Continues { at } => at,
-            PassStep::Ended => {
+            OwnWorkStep::Continues { at } => at,
+            OwnWorkStep::Ended => {
                 self.pass = None;
                 self.asleep_since = ambient::now();
                 self.asleep_since + sleep_time(server)

@@ -1,6 +1,7 @@
 //! One pass over all TTL indexes, and which of them is worked on.
 
 use crate::calendar::{self, WorkKind};
+use crate::own_work::OwnWorkStep;
 use crate::parameters::{Parameter, Parameters};
 use crate::server::ServiceContext;
 use catalog::{
@@ -22,15 +23,6 @@ const QUERY_PLAN_KILLED: i32 = 175;
 
 /// Which index of which collection; neither number is used twice.
 type TtlIndexId = (CollectionId, IndexId);
-
-/// Where a step ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PassStep {
-    /// There is more to do from then on.
-    Continues { at: Instant },
-    /// What had expired when the pass began is gone, as far as it could be deleted.
-    Ended,
-}
 
 /// A pass on its way.
 #[derive(Debug)]
@@ -224,14 +216,14 @@ impl Pass {
     }
 
     /// One unit of the first index.
-    pub(super) async fn step(&mut self, server: &ServiceContext) -> PassStep {
+    pub(super) async fn step(&mut self, server: &ServiceContext) -> OwnWorkStep {
         let bounds = Quantum::of(&server.parameters);
         if self.rests_until > ambient::now() {
-            return PassStep::Continues { at: self.rests_until };
+            return OwnWorkStep::Continues { at: self.rests_until };
         }
         let Some(mut task) = self.next_ready() else { return self.end_round(server) };
         // One that waits takes part again in the next sub-pass or pass.
-        let Some(rate) = task.rate_now(server) else { return PassStep::Continues { at: ambient::now() } };
+        let Some(rate) = task.rate_now(server) else { return OwnWorkStep::Continues { at: ambient::now() } };
         let before = task.walk.figures();
         let began = ambient::now();
         let paid = self.ready_at(&task);
@@ -256,7 +248,7 @@ impl Pass {
                 self.finish(&task);
             }
         }
-        PassStep::Continues { at: self.rests_until }
+        OwnWorkStep::Continues { at: self.rests_until }
     }
 
     /// Whether somebody has stated a rate that is not reached.
@@ -306,7 +298,7 @@ impl Pass {
         }
     }
 
-    fn end_round(&mut self, server: &ServiceContext) -> PassStep {
+    fn end_round(&mut self, server: &ServiceContext) -> OwnWorkStep {
         if self.round.is_empty() && self.next_round.is_empty() {
             return self.end(server);
         }
@@ -316,17 +308,17 @@ impl Pass {
             false => self.round.extend(self.next_round.drain(..)),
         }
         let ready = self.round.iter().map(|task| self.ready_at(task)).min();
-        PassStep::Continues { at: ready.unwrap_or_else(ambient::now) }
+        OwnWorkStep::Continues { at: ready.unwrap_or_else(ambient::now) }
     }
 
-    fn end(&self, server: &ServiceContext) -> PassStep {
+    fn end(&self, server: &ServiceContext) -> OwnWorkStep {
         server.node.ttl.passes.add(1);
         if self.deleted > 0 {
             tracing::info!(target: "INDEX", id = 5_479_208, num_deleted = self.deleted,
                 indexes = self.indexes, duration_millis = ambient::elapsed(self.began).as_millis() as u64,
                 "TTL pass deleted documents");
         }
-        PassStep::Ended
+        OwnWorkStep::Ended
     }
 
     /// The monitor was switched off, or this is no primary any more. What is left is found by the next pass,
