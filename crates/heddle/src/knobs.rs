@@ -11,6 +11,9 @@ const MIB: u64 = 1 << 20;
 const GIB: f64 = (1_u64 << 30) as f64;
 /// Up to here a dirty target or trigger is a share of the cache in percent; beyond, it is in bytes.
 const PERCENT_MAX: u64 = 100;
+/// The share is of no less than so many memtables: of a small cache it would be a small part of one, and
+/// compaction would rewrite the level below for each of many small files, until commits wait for it.
+const MEMTABLES_IN_CACHE: u64 = 16;
 
 /// The parameters that change what the store does.
 const KNOBS: &[Parameter] = &[
@@ -38,9 +41,10 @@ pub(crate) fn storage(options: StorageOptions, parameters: &Parameters) -> Stora
     let given = |parameter| Some(parameters.unsigned(parameter)).filter(|value| *value > 0);
     let threads = |parameter| given(parameter).and_then(|threads| u32::try_from(threads).ok());
     let cache_bytes = options.cache_bytes + options.row_cache_bytes;
+    let shared_bytes = cache_bytes.max(MEMTABLES_IN_CACHE * options.memtable_bytes);
     let bytes = |parameter| {
         given(parameter).map(|dirty| match dirty {
-            ..=PERCENT_MAX => (cache_bytes / 100 * dirty).max(1),
+            ..=PERCENT_MAX => (shared_bytes / 100 * dirty).max(1),
             bytes => bytes,
         })
     };
@@ -178,6 +182,22 @@ mod tests {
         let (cache_bytes, row_cache_bytes) = (found.cache_bytes, found.row_cache_bytes);
         assert_eq!(found, StorageKnobs { cache_bytes, row_cache_bytes, ..expected });
         assert_eq!(store.statistics().budget.default_knobs.latency_target, before.latency_target);
+    }
+
+    #[test]
+    fn a_dirty_target_in_percent_of_a_small_cache_leaves_files_of_a_usual_size() {
+        let (parameters, store) = server();
+        change(&parameters, Parameter::CacheSizeMb, 100);
+        change(&parameters, Parameter::DirtyTrigger, 20);
+        change(&parameters, Parameter::DirtyTarget, 5);
+        let knobs = store.knobs();
+        let share = |percent| Some(16 * knobs.shape.memtable_bytes / 100 * percent);
+        assert_eq!((knobs.dirty_target_bytes, knobs.dirty_trigger_bytes), (share(5), share(20)));
+        assert!(share(5) >= Some(knobs.shape.memtable_bytes / 2));
+        change(&parameters, Parameter::MemtableSizeMb, 4);
+        let knobs = store.knobs();
+        let cache_bytes = knobs.cache_bytes + knobs.row_cache_bytes;
+        assert_eq!(knobs.dirty_target_bytes, Some(cache_bytes / 100 * 5), "the cache is more than sixteen");
     }
 
     #[test]

@@ -274,8 +274,9 @@ parameters! {
     DirtyTarget "dirtyTarget" integer(0, 0, 1 << 50), "% or bytes",
         both("dirtyTarget" "storage.rocksdb.dirtyTarget"),
         "With so many unflushed bytes, the largest memtable is flushed before it is full: up to 100 in \
-        percent of the cache, more in bytes, as WiredTiger's eviction_dirty_target. 0: memtables are flushed \
-        when they are full or storage.syncPeriodSecs old.";
+        percent of the cache, or of sixteen memtables where these are more, and beyond in bytes, as \
+        WiredTiger's eviction_dirty_target. 0: memtables are flushed when they are full or \
+        storage.syncPeriodSecs old.";
     DirtyTrigger "dirtyTrigger" integer(0, 0, 1 << 50), "% or bytes",
         both("dirtyTrigger" "storage.rocksdb.dirtyTrigger"),
         "From so many unflushed bytes on commits are slowed, and from half as many more on they wait: in the \
