@@ -5,11 +5,13 @@ the tables tell each one's rates and latencies as ratios to the first one's.
 
 `storm`: so many clients come back at once, each of which logs in by SCRAM-SHA-256 over TLS and finds one document, while others, who are
 there already, find 1,000 documents a second. What is told: how long it takes until all were served, and the p99 of the others meanwhile
-and without a storm, by two servers in turns: in clear, and with logins and TLS.
+and without a storm, by two servers in turns: in clear, and with logins and TLS. With `--apart` servers have the first half of the
+processors and clients the others, where those who come back go after those who are there (nice 19): as if they were on other machines.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -32,8 +34,14 @@ def main():
     parser.add_argument("--clients", type=int, default=5_000)
     parser.add_argument("--seconds", type=int, default=3, help="of one round of requests")
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--apart", action="store_true", help="servers and clients on processors of their own")
     parser.add_argument("--server", default=BINARY, help="another binary for the servers than for the load")
     given = parser.parse_args()
+    processors = sorted(os.sched_getaffinity(0))
+    half = len(processors) // 2
+    assert half > 0 or not given.apart, "one processor cannot be shared out"
+    of_servers, of_clients = (processors[:half], processors[half:]) if given.apart else (processors, processors)
+    os.sched_setaffinity(0, of_clients)
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         authority = Authority(directory)
@@ -45,7 +53,9 @@ def main():
                 ("clear", [], {}), ("auth", ["--auth"], {}), ("auth-tls", ["--auth", *tls], trusting(authority)),
             ):
                 server_process.BINARY = given.server
-                server = Server(directory / name, "--quiet", *arguments, client_options=options)
+                server = Server(
+                    directory / name, "--quiet", *arguments, client_options=options, before=lambda: os.sched_setaffinity(0, of_servers),
+                )
                 servers[name] = (server, uri(server, authority, "--auth" in arguments, bool(options)))
                 server.wait_until_it_answers()
                 if "--auth" in arguments:
@@ -83,8 +93,8 @@ def load(address, report, *arguments):
     return [BINARY, "bench", "run", address, "--json", str(report), *DATA, *arguments]
 
 
-def quietly(command):
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def quietly(command, before=None):
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=before)
 
 
 def storm(name, address, directory, given):
@@ -94,7 +104,7 @@ def storm(name, address, directory, given):
     others = subprocess.Popen(load(address, directory / "beside.json", *working, "10"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(2.5)
     quietly(load(address, directory / "storm.json", "--connections", str(given.clients), "--operations", str(given.clients),
-                 "--operations-per-connection", "1"))
+                 "--operations-per-connection", "1"), before=(lambda: os.nice(19)) if given.apart else None)
     assert others.wait() == 0
     alone, beside, served = (json.loads((directory / f"{run}.json").read_text())["repetitions"][0] for run in ("alone", "beside", "storm"))
     worst = max(second["p99Ms"] for second in beside["seconds"] if second.get("p99Ms") is not None)

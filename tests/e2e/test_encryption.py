@@ -254,6 +254,22 @@ def test_the_key_is_replaced(tmp_path, key):
     assert server.stop() == 0
 
 
+def test_the_log_of_the_engine_can_be_read_with_the_key(tmp_path, key):
+    data = tmp_path / "data"
+    told = ["engine-log", "--dbpath", data]
+    server = start(data, key)
+    running = heddle(*told, "--encryptionKeyFile", key).stdout
+    assert "RocksDB version" in running and MARKER not in running
+    assert server.stop() == 0
+    assert start(data, key).stop() == 0
+    both = heddle(*told, "--encryptionKeyFile", key).stdout
+    assert both.startswith(running) and both.count("RocksDB version") == 2, "the log of the start before, and the last one"
+    refused = heddle(*told, check=False)
+    assert refused.returncode == 1 and "encrypted" in refused.stderr and not refused.stdout
+    other = make_key(tmp_path / "other")
+    assert heddle(*told, "--encryptionKeyFile", other, check=False).returncode == 1
+
+
 def test_members_copy_from_each_other_with_keys_of_their_own(tmp_path, key):
     """One in the clear, one encrypted, another one with another key: the later ones copy the data of the first."""
     server = start(tmp_path / "member0", key)

@@ -1,6 +1,8 @@
 """The binary's own tools at servers that want logins and TLS: `bench`, `backup`, `calendar`, `cluster`."""
 
 import json
+import os
+import pty
 import signal
 import stat
 import subprocess
@@ -207,3 +209,38 @@ def test_a_cluster_with_a_key_of_ones_own(start_cluster, tmp_path):  # noqa: F81
     with pymongo.MongoClient(cluster.uri(), username="__system", password="bXkgb3duIGtleQ==", authSource="local",
                              serverSelectionTimeoutMS=20_000) as client:
         assert client.admin.command("replSetGetStatus")["ok"] == 1
+
+
+def at_a_terminal(typed, *arguments):
+    """What the program shows at a terminal of its own where this is typed, and its exit status."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(BINARY, [BINARY, *map(str, arguments)])
+    shown = b""
+    try:
+        while not shown.endswith(b": "):
+            shown += os.read(terminal, 4096)
+        os.write(terminal, typed.encode() + b"\n")
+        while piece := os.read(terminal, 4096):
+            shown += piece
+    except OSError:
+        # So a terminal ends whose other side is closed.
+        pass
+    finally:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.close(terminal)
+    return shown.decode(), status
+
+
+def test_a_password_that_is_left_out_is_asked_for(start_server):
+    server = start_server("--auth")
+    with server.client() as first:
+        first.admin.command("createUser", ROOT[0], pwd=ROOT[1], roles=["root"])
+    calendar = ["calendar", "--uri", f"mongodb://{ROOT[0]}@127.0.0.1:{server.port}"]
+    shown, status = at_a_terminal(ROOT[1], *calendar)
+    assert status == 0 and shown.startswith(f"Password of {ROOT[0]}: ") and ROOT[1] not in shown and "ttl" in shown.lower(), shown
+    shown, status = at_a_terminal("wrong", *calendar)
+    assert status != 0 and "Authentication failed" in shown, shown
+    without = subprocess.run([BINARY, *calendar], capture_output=True, text=True, stdin=subprocess.DEVNULL, start_new_session=True,
+                             timeout=PATIENCE_SECONDS)
+    assert without.returncode != 0 and "cannot be asked for" in without.stderr, without

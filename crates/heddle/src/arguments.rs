@@ -21,7 +21,7 @@ pub(crate) fn command() -> Command {
         .subcommand(crate::calendar::command())
         .subcommand(crate::cluster::command())
         .subcommands(crate::backup::commands())
-        .subcommand(crate::encryption::command())
+        .subcommands(crate::encryption::commands())
         .subcommand(echo_server())
         .subcommand(BenchCommand::augment_subcommands(
             Command::new("bench").about("Measures a server").subcommand_required(true),

@@ -1,15 +1,15 @@
-//! The key of encryption at rest: where it comes from, and `heddle rotate-key`.
+//! The key of encryption at rest: where it comes from, `heddle rotate-key` and `heddle engine-log`.
 
 use crate::{EXIT_OPTIONS, fail};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use dispatch::parameters::{Parameter, Parameters};
 use rustix::fs::Mode;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
-use storage::{InvalidMasterKey, MasterKey, rotate_master_key};
+use storage::{EngineLogError, InvalidMasterKey, MasterKey, rotate_master_key, write_engine_logs};
 use zeroize::Zeroizing;
 
 /// A key in base64 and white space around it: a larger file is another one.
@@ -21,6 +21,8 @@ const NEW_KEY_COMMAND: &str = "newEncryptionKeyCommand";
 const DBPATH: &str = "dbpath";
 /// Exit status where the keys of a directory are as they were.
 const EXIT_NOT_ROTATED: u8 = 1;
+/// Exit status where not all logs could be told.
+const EXIT_NOT_TOLD: u8 = 1;
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -123,20 +125,23 @@ pub(crate) fn key_of(given: &ArgMatches) -> Result<Option<MasterKey>, Encryption
     given_key(given, KEY_FILE, KEY_COMMAND)
 }
 
-/// `heddle rotate-key`.
-pub(crate) fn command() -> Command {
-    Command::new("rotate-key")
+fn dbpath() -> Arg {
+    let path = Arg::new(DBPATH).long(DBPATH).value_name("DIR").value_parser(value_parser!(PathBuf));
+    path.required(true).help("The data directory")
+}
+
+/// `heddle rotate-key` and `heddle engine-log`.
+pub(crate) fn commands() -> [Command; 2] {
+    let rotate = Command::new("rotate-key")
         .about("Encrypts the keys of a data directory that no server uses with another key")
-        .arg(
-            Arg::new(DBPATH)
-                .long(DBPATH)
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .required(true)
-                .help("The data directory"),
-        )
+        .arg(dbpath())
         .args(key_arguments(KEY_FILE, KEY_COMMAND, "the key that it has"))
-        .args(key_arguments(NEW_KEY_FILE, NEW_KEY_COMMAND, "the key that it gets"))
+        .args(key_arguments(NEW_KEY_FILE, NEW_KEY_COMMAND, "the key that it gets"));
+    let log = Command::new("engine-log")
+        .about("Prints what the storage engine of a data directory has logged, the oldest first")
+        .arg(dbpath())
+        .args(arguments());
+    [rotate, log]
 }
 
 /// Replaces the key of a data directory.
@@ -155,6 +160,21 @@ pub(crate) fn run_rotate(given: &ArgMatches) -> ExitCode {
             let _ = writeln!(io::stdout(), "{line}");
             ExitCode::SUCCESS
         }
+    }
+}
+
+/// Prints the engine's logs, also while a server uses the directory.
+pub(crate) fn run_engine_log(given: &ArgMatches) -> ExitCode {
+    let key = match key_of(given) {
+        Err(error) => return fail(&error, EXIT_OPTIONS),
+        Ok(key) => key,
+    };
+    let path = given.get_one::<PathBuf>(DBPATH).cloned().unwrap_or_default();
+    match write_engine_logs(&path, key.as_ref(), &mut io::stdout().lock()) {
+        // Whoever reads has seen enough.
+        Err(EngineLogError::NotWritten(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(&error, EXIT_NOT_TOLD),
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 

@@ -79,6 +79,7 @@ fn main() -> ExitCode {
         Some(("check", given)) => backup::run_check(given),
         Some(("repair", given)) => backup::run_repair(given),
         Some(("rotate-key", given)) => encryption::run_rotate(given),
+        Some(("engine-log", given)) => encryption::run_engine_log(given),
         Some(("echo-server", given)) => match options::read(given) {
             Ok(options) => echo_server::run(&options, given),
             Err(error) => fail(&error, EXIT_OPTIONS),

@@ -11,7 +11,8 @@ pub(crate) const URI: &str = "uri";
 /// That option.
 pub(crate) fn uri_argument() -> Arg {
     Arg::new(URI).long(URI).value_name("URI").default_value("mongodb://127.0.0.1:27017").help(
-        "The server: mongodb://[USER:PASSWORD@]HOST:PORT[/?tls=true&tlsCAFile=FILE&…], as drivers have it",
+        "The server: mongodb://[USER[:PASSWORD]@]HOST:PORT[/?tls=true&tlsCAFile=FILE&…], as drivers have it. \
+        A password that is left out is asked for",
     )
 }
 
@@ -25,9 +26,13 @@ pub(crate) struct ServerUri {
 
 impl ServerUri {
     /// # Errors
-    /// It names no single server, or files that cannot be used.
+    /// It names no single server, or files that cannot be used; there is no terminal to ask for a password.
     pub(crate) fn parse(uri: &str) -> Result<Self, BenchError> {
-        let NamedServer { host, identity, tls } = NamedServer::parse(uri)?;
+        let ask = |user: &str| {
+            rpassword::prompt_password(format!("Password of {user}: "))
+                .map_err(|error| format!("{user} has no password, and it cannot be asked for: {error}"))
+        };
+        let NamedServer { host, identity, tls } = NamedServer::parse(uri, ask)?;
         let options =
             NetworkOptions { tls: tls.map(MemberTls::new), login: identity, ..NetworkOptions::default() };
         Ok(ServerUri { host, options })

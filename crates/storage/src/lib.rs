@@ -67,6 +67,7 @@ mod check;
 mod counters;
 mod directory;
 mod engine;
+mod engine_log;
 mod error;
 pub mod files;
 mod gate;
@@ -111,6 +112,7 @@ pub use engine::{
     Engine, EngineCursor, EngineFailure, EngineMemory, EngineReader, EngineShape, EngineStatistics,
     FinishedTable, MemtableState, Memtables, Pressure, RangeBytes, TableFile, TableRows,
 };
+pub use engine_log::{EngineLogError, write_engine_logs};
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::queue::{GateBudget, SMALL_UNIT_BYTES};
 pub use gate::{Band, GateLimits};

@@ -76,11 +76,19 @@ impl ConnectionString {
     /// # Errors
     /// [`BenchError::Usage`] for what is no connection string or asks for what this program cannot do.
     pub(crate) fn parse(text: &str) -> Result<Self, BenchError> {
-        parse(text).map_err(|problem| BenchError::Usage(format!("connection string: {problem}")))
+        Self::parse_or_ask(text, |_| Err("the user has no password: mongodb://USER:PASSWORD@HOST".to_owned()))
+    }
+
+    /// The same; `ask` is for the password of a user who is named without one.
+    pub(crate) fn parse_or_ask(
+        text: &str,
+        ask: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<Self, BenchError> {
+        parse(text, ask).map_err(|problem| BenchError::Usage(format!("connection string: {problem}")))
     }
 }
 
-fn parse(text: &str) -> Result<ConnectionString, String> {
+fn parse(text: &str, ask: impl FnOnce(&str) -> Result<String, String>) -> Result<ConnectionString, String> {
     if text.starts_with("mongodb+srv://") {
         return Err("mongodb+srv is not supported; name the hosts: mongodb://host:port,host:port".to_owned());
     }
@@ -110,7 +118,7 @@ fn parse(text: &str) -> Result<ConnectionString, String> {
             found.set(&name, &value)?;
         }
     }
-    found.security.login = secured.login(user, found.database.as_deref())?;
+    found.security.login = secured.login(user, found.database.as_deref(), ask)?;
     found.security.tls = secured.tls()?;
     if found.direct == Some(true) && found.hosts.len() > 1 {
         return Err("directConnection=true goes with one host only".to_owned());
@@ -288,7 +296,12 @@ impl SecuredBy {
     }
 
     /// `user` is what stands before the hosts.
-    fn login(&self, user: Option<&str>, database: Option<&str>) -> Result<Option<LoginOptions>, String> {
+    fn login(
+        &self,
+        user: Option<&str>,
+        database: Option<&str>,
+        ask: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<Option<LoginOptions>, String> {
         if self.mechanism.as_deref() == Some(BY_CERTIFICATE) {
             return self.by_certificate(user).map(Some);
         }
@@ -302,14 +315,15 @@ impl SecuredBy {
             let is_plain = !text.contains([':', '@']);
             decoded(text).ok().filter(|_| is_plain).ok_or_else(|| UNREAD_USER.to_owned())
         };
-        let Some((user, password)) = user.split_once(':') else {
-            return Err("the user has no password: mongodb://USER:PASSWORD@HOST".to_owned());
-        };
         let source = self.source.as_deref().or(database).unwrap_or("admin").to_owned();
-        let (user, password) = (part(user)?, part(password)?);
+        let (user, password) = match user.split_once(':') {
+            Some((user, password)) => (part(user)?, Some(part(password)?)),
+            None => (part(user)?, None),
+        };
         if user.is_empty() {
             return Err("the user has no name".to_owned());
         }
+        let password = password.map_or_else(|| ask(&user), Ok)?;
         Ok(Some(LoginOptions { user, password, source, mechanism: self.mechanism.clone() }))
     }
 

@@ -141,7 +141,8 @@ impl BudgetGovernor {
         let is_hurried = store.budget.is_hurried() || !has_room;
         let lateness = || store.latency.judge(&mut self.judged, now);
         let most = knobs.io_budget_bytes_per_second;
-        let rates = self.controller.decide(most, debt, is_hurried, lateness, now);
+        let moved = || store.engine.io_bytes();
+        let rates = self.controller.decide(most, debt, is_hurried, moved, lateness, now);
         store.budget.set(rates);
         if rates.engine != self.engine_rate {
             self.engine_rate = rates.engine;

@@ -6,14 +6,15 @@
 //!  late commits, reads, syncs ─────▶ squeeze ─────┘                              └▶ `pace.rs`: all others
 //!                                                                                   (copies, builds, TTL)
 //! ```
-//! While nothing is owed, flush and compaction get an eighth of the most and spread what they write. The
-//! further they are behind, the more they get, up to the most long before commits are paced. While clients
+//! While nothing is owed, flush and compaction get somewhat more than they have needed lately and spread what
+//! they write. The further they are behind, the more they get, up to the most long before commits are paced. While clients
 //! wait longer than the target, everything gets less; but what is owed takes the squeeze back, so that debt
 //! never grows without end because of it. Beyond the most the gate paces commits (`gate/`).
 //!
 //! This file decides from what it is given, the time included; the governor asks it each tick. See
 //! `docs/design/io-budget.md`.
 
+mod calm;
 pub(crate) mod govern;
 pub(crate) mod latency;
 mod settings;
@@ -25,13 +26,10 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{MemtableState, Pressure};
 use crate::gate::{Band, GateLimits};
+use calm::CalmRate;
 use latency::Lateness;
 
-/// While nothing is owed, flush and compaction get this share of the most, …
-const CALM_SHARE: u64 = 8;
-/// … but no less than this, where the most allows it, …
-const CALM_MIN: u64 = 32 << 20;
-/// … and, however late clients are answered, this.
+/// However late clients are answered, flush and compaction get this.
 const SQUEEZED_MIN: u64 = 4 << 20;
 /// The least that a squeeze leaves.
 const SQUEEZE_MIN: f64 = 1.0 / 8.0;
@@ -234,13 +232,14 @@ pub(crate) fn debt(
 /// Decides the rates, tick by tick.
 #[derive(Debug)]
 pub(crate) struct RateController {
+    calm: CalmRate,
     squeeze: f64,
     looked: Option<Instant>,
 }
 
 impl RateController {
     pub(crate) fn new() -> RateController {
-        RateController { squeeze: 1.0, looked: None }
+        RateController { calm: CalmRate::new(), squeeze: 1.0, looked: None }
     }
 
     /// Whether nothing would change if nobody looked any more, as long as nothing is written or read.
@@ -248,13 +247,15 @@ impl RateController {
         self.squeeze >= 1.0
     }
 
-    /// The rates from now on, of at most `most` bytes per second (0 is no limit). `lateness` is asked for
-    /// what was late since the last time it was asked.
+    /// The rates from now on, of at most `most` bytes per second (0 is no limit). Flush and compaction have
+    /// written `moved` bytes since the start. `lateness` is asked for what was late since the last time it
+    /// was asked.
     pub(crate) fn decide(
         &mut self,
         most: u64,
         debt: f64,
         is_hurried: bool,
+        moved: impl FnOnce() -> u64,
         lateness: impl FnOnce() -> Option<Lateness>,
         now: Instant,
     ) -> Rates {
@@ -277,8 +278,9 @@ impl RateController {
         };
         let left = self.squeeze + (1.0 - self.squeeze) * debt;
         let most_now = most as f64;
-        let calm = (most / CALM_SHARE).max(CALM_MIN.min(most)) as f64;
-        let wanted = if is_hurried { most_now } else { calm + (most_now - calm) * debt };
+        let calm = self.calm.of(most, moved, now);
+        // Each step of debt is worth the same factor: compaction that is a little behind is not let loose.
+        let wanted = if is_hurried { most_now } else { calm * (most_now / calm.max(1.0)).powf(debt) };
         let least = SQUEEZED_MIN.min(most);
         Rates {
             total: ((most_now * left) as u64).max(least),

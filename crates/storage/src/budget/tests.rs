@@ -36,12 +36,14 @@ fn debt_counts_early_and_fully_before_commits_are_paced() {
     assert_eq!(debt(&dirty, &[], &small, 100), 1.0, "beyond the dirty target");
 }
 
-/// The rate of flush and compaction after so long, with a debt, while clients are late or not.
+/// The rate of flush and compaction after so long, with a debt, while clients are late or not, and while much
+/// is written.
 fn engine_rate(debt: f64, lateness: Option<Lateness>, lasting: Duration) -> (u64, u64, BudgetReason) {
     let (mut controller, began) = (RateController::new(), Instant::now());
     let mut now = began;
     loop {
-        let rates = controller.decide(MOST, debt, false, || lateness, now);
+        let moved = || MOST * (now - began).as_millis() as u64 / 1_000;
+        let rates = controller.decide(MOST, debt, false, moved, || lateness, now);
         if now >= began + lasting {
             return (rates.engine, rates.total, rates.reason);
         }
@@ -56,7 +58,7 @@ fn the_rate_rises_with_debt_and_falls_with_latency() {
     let calm = engine_rate(0.0, on_time, long);
     assert_eq!(calm, (MOST / 8, MOST, BudgetReason::Calm), "copies are not held back by a calm engine");
     let (half, _, reason) = engine_rate(0.5, on_time, long);
-    assert!(half > 4 * calm.0 && reason == BudgetReason::Debt, "{half}");
+    assert!(half > 2 * calm.0 && half < 4 * calm.0 && reason == BudgetReason::Debt, "{half}");
     assert_eq!(engine_rate(1.0, on_time, long).0, MOST);
     let late = engine_rate(0.0, Some(Lateness::TooLate), long);
     assert_eq!(late, (MOST / 64, MOST / 8, BudgetReason::Latency), "copies get less as well");
@@ -70,7 +72,9 @@ fn the_rate_rises_with_debt_and_falls_with_latency() {
 fn a_squeeze_ends_when_nobody_is_late_any_more_and_lasts_while_nothing_is_known() {
     let (mut controller, began) = (RateController::new(), Instant::now());
     let mut at = |milliseconds: u64, lateness: Option<Lateness>| {
-        controller.decide(MOST, 0.0, false, || lateness, began + Duration::from_millis(milliseconds)).total
+        controller
+            .decide(MOST, 0.0, false, || 0, || lateness, began + Duration::from_millis(milliseconds))
+            .total
     };
     let squeezed = at(0, Some(Lateness::TooLate));
     assert!(squeezed < MOST);
@@ -84,7 +88,8 @@ fn a_squeeze_ends_when_nobody_is_late_any_more_and_lasts_while_nothing_is_known(
 #[test]
 fn small_and_no_budgets_stay_what_they_are() {
     let mut controller = RateController::new();
-    let mut rates = |most| controller.decide(most, 0.0, false, || Some(Lateness::TooLate), Instant::now());
+    let mut rates =
+        |most| controller.decide(most, 0.0, false, || 0, || Some(Lateness::TooLate), Instant::now());
     assert_eq!(
         (rates(MIB).engine, rates(MIB).total),
         (MIB, MIB),
@@ -94,8 +99,27 @@ fn small_and_no_budgets_stay_what_they_are() {
 }
 
 #[test]
+fn a_calm_engine_gets_somewhat_more_than_it_has_needed_lately() {
+    let (mut controller, mut now, mut moved) = (RateController::new(), Instant::now(), 0);
+    let mut after = |seconds: u64, per_second: u64| {
+        for _ in 0..seconds {
+            (now, moved) = (now + Duration::from_secs(1), moved + per_second);
+            controller.decide(MOST, 0.0, false, || moved, || None, now);
+        }
+        controller.decide(MOST, 0.0, false, || moved, || None, now).engine / MIB
+    };
+    assert_eq!(after(1, 0), 64, "an eighth, as long as nothing is known");
+    assert_eq!(after(400, 20 * MIB), 30);
+    assert_eq!(after(30, 25 * MIB), 32, "not at once");
+    assert_eq!(after(400, 500 * MIB), 64, "no more than an eighth");
+    assert_eq!(after(400, 0), 16, "the least");
+    let small = RateController::new().decide(8 * MIB, 0.0, false, || 0, || None, now);
+    assert_eq!(small.engine, 8 * MIB, "no more than there is");
+}
+
+#[test]
 fn who_waits_for_a_flush_gets_everything() {
-    let rates = RateController::new().decide(MOST, 0.0, true, || None, Instant::now());
+    let rates = RateController::new().decide(MOST, 0.0, true, || 0, || None, Instant::now());
     assert_eq!((rates.engine, rates.reason), (MOST, BudgetReason::Asked));
 }
 
@@ -104,12 +128,13 @@ fn who_waits_for_a_flush_gets_everything() {
 fn model(inflow: u64, amplification: u64, seconds: u64) -> (u64, u64) {
     let (mut controller, mut now) = (RateController::new(), Instant::now());
     // What is owed fully, for this model: 1 GiB of writes of the engine.
-    let (full, mut behind, mut rate) = (1_024.0 * MIB as f64, 0.0_f64, 0);
+    let (full, mut behind, mut rate, mut moved) = (1_024.0 * MIB as f64, 0.0_f64, 0, 0.0);
     for _ in 0..seconds * 100 {
         behind += (inflow * amplification) as f64 / 100.0;
-        behind = (behind - rate as f64 / 100.0).max(0.0);
+        let step = behind.min(rate as f64 / 100.0);
+        (behind, moved) = (behind - step, moved + step);
         let owed = (behind / full).min(1.0);
-        rate = controller.decide(MOST, owed, false, || Some(Lateness::TooLate), now).engine;
+        rate = controller.decide(MOST, owed, false, || moved as u64, || Some(Lateness::TooLate), now).engine;
         now += TICK;
     }
     (behind as u64 / MIB, rate)
@@ -119,9 +144,9 @@ fn model(inflow: u64, amplification: u64, seconds: u64) -> (u64, u64) {
 fn however_late_clients_are_debt_does_not_grow_without_end() {
     for (inflow, amplification) in [(3, 4), (10, 10), (50, 8), (100, 5)] {
         let needed = inflow * MIB * amplification;
-        let (soon, _) = model(inflow * MIB, amplification, 60);
-        let (later, rate) = model(inflow * MIB, amplification, 600);
-        assert!(soon < 1_024 && later <= soon + 1, "{soon} MiB are owed after a minute, {later} after ten");
+        let (soon, _) = model(inflow * MIB, amplification, 600);
+        let (later, rate) = model(inflow * MIB, amplification, 3_600);
+        assert!(soon < 1_024 && later <= soon + 1, "{soon} MiB are owed after ten minutes, {later} after 60");
         assert!(rate.abs_diff(needed) < needed / 20 + 5 * MIB, "{rate} for {needed}");
     }
     // More than there is: the gate's to pace.

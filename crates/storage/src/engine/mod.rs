@@ -182,6 +182,11 @@ pub trait Engine: Send + Sync + 'static {
     /// How many bytes per second flush and compaction may write from now on; 0 is no limit.
     fn set_io_rate(&self, _bytes_per_second: u64) {}
 
+    /// How many bytes flush and compaction have written since the start; 0 where nobody counts them.
+    fn io_bytes(&self) -> u64 {
+        0
+    }
+
     /// How many bytes per second compaction may write of it from now on; 0 is no limit of its own. Flushes do
     /// not wait for it.
     fn set_compaction_rate(&self, _bytes_per_second: u64) {}

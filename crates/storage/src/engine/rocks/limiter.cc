@@ -97,6 +97,10 @@ extern "C" void heddle_limiter_set_compaction_rate(rocksdb_ratelimiter_t* limite
   static_cast<TwoLimits*>(limiter->rep.get())->SetCompactionRate(bytes_per_second);
 }
 
+extern "C" int64_t heddle_limiter_passed(const rocksdb_ratelimiter_t* limiter) {
+  return limiter->rep->GetTotalBytesThrough(Env::IO_TOTAL);
+}
+
 // For tests: waits as flush or compaction do.
 extern "C" void heddle_limiter_request(rocksdb_ratelimiter_t* limiter, int64_t bytes, bool is_compaction) {
   const auto priority = is_compaction ? Env::IO_LOW : Env::IO_HIGH;

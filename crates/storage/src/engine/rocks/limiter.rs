@@ -25,6 +25,7 @@ unsafe extern "C" {
     fn heddle_limiter_request(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes: i64, is_compaction: bool);
     fn heddle_limiter_set_rate(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes_per_second: i64);
     fn heddle_limiter_rate(limiter: *const ffi::rocksdb_ratelimiter_t) -> i64;
+    fn heddle_limiter_passed(limiter: *const ffi::rocksdb_ratelimiter_t) -> i64;
 }
 
 /// The limiter and this share of it; the database has another one.
@@ -76,6 +77,12 @@ impl RateLimiter {
         };
         // SAFETY: the limiter lives as long as `self`, and `install` has made it.
         unsafe { heddle_limiter_set_compaction_rate(self.0, rate) };
+    }
+
+    /// The bytes that flush and compaction were let through.
+    pub(super) fn passed(&self) -> u64 {
+        // SAFETY: the limiter lives as long as `self`.
+        unsafe { heddle_limiter_passed(self.0) }.unsigned_abs()
     }
 
     /// Waits as a flush or a compaction does that wants to write so much.
@@ -133,6 +140,7 @@ mod tests {
             limiter.set_for_compaction(0);
             compaction.join().unwrap();
         });
+        assert_eq!(limiter.passed(), (1 << 20) + (1 << 30), "what both wrote");
         // No limit leaves nothing over for the next one.
         let (rate, began) = (1 << 20, std::time::Instant::now());
         limiter.set_for_compaction(rate as u64);

@@ -453,6 +453,10 @@ impl Engine for RocksEngine {
         }
     }
 
+    fn io_bytes(&self) -> u64 {
+        self.database.limiter.as_ref().map_or(0, RateLimiter::passed)
+    }
+
     fn set_compaction_rate(&self, bytes_per_second: u64) {
         if let Some(limiter) = &self.database.limiter {
             limiter.set_for_compaction(bytes_per_second);
