@@ -261,7 +261,9 @@ fn truncate_to(
         TimeUnit::Milliseconds(length) => {
             let origin = zone.instant(reference)?;
             let size = size(length)?;
-            Ok(origin + (date - origin).div_euclid(size) * size)
+            date.checked_sub(origin)
+                .and_then(|passed| origin.checked_add(passed.div_euclid(size).checked_mul(size)?))
+                .ok_or_else(out_of_range)
         }
         TimeUnit::Days(length) => {
             let mut origin = day_number(reference)?;
@@ -270,7 +272,7 @@ fn truncate_to(
             }
             let size = size(length)?;
             let day = origin + (day_number(zone.local(date)?)? - origin).div_euclid(size) * size;
-            zone.instant(clock_time(day * DAY)?)
+            zone.instant(clock_time(day.checked_mul(DAY).ok_or_else(out_of_range)?)?)
         }
         TimeUnit::Months(length) => {
             let origin = month_number(reference);

@@ -55,25 +55,34 @@ fn as_field(node: &MatchNode) -> Option<&FieldMatch> {
 }
 
 fn tests(predicates: &[&Predicate]) -> Value {
+    let is_pattern = |predicate: &&&Predicate| matches!(predicate, Predicate::Pattern(_));
+    let shares = predicates.iter().filter(is_pattern).count() > 1;
     let mut operators = Document::new();
     for predicate in predicates {
-        write_predicate(predicate, &mut operators);
+        write_predicate(predicate, shares, &mut operators);
     }
     Value::Document(operators)
 }
 
 fn value_tests(tests: &[ValueTest]) -> Document {
+    let is_pattern = |test: &&ValueTest| matches!(test, ValueTest::Is(Predicate::Pattern(_)));
+    let shares = tests.iter().filter(is_pattern).count() > 1;
     let mut operators = Document::new();
     for test in tests {
         match test {
-            ValueTest::Is(predicate) => write_predicate(predicate, &mut operators),
+            ValueTest::Is(predicate) => write_predicate(predicate, shares, &mut operators),
             ValueTest::Not(inner) => operators.push("$not", Value::Document(value_tests(inner))),
         }
+    }
+    if operators.is_empty() {
+        // Without an operator it would be about fields, or refused.
+        operators.push("$nin", Value::Array(document::Array::new()));
     }
     operators
 }
 
-fn write_predicate(predicate: &Predicate, operators: &mut Document) {
+/// `shares`: it is not the only pattern there, and `$options` would count for all of them.
+fn write_predicate(predicate: &Predicate, shares: bool, operators: &mut Document) {
     match predicate {
         Predicate::Compare(comparison) => {
             operators.push(comparison.operator.name(), comparison.operand.to_value());
@@ -82,6 +91,7 @@ fn write_predicate(predicate: &Predicate, operators: &mut Document) {
             let values = list.values().iter().map(|value| value.to_value());
             operators.push("$in", Value::Array(values.chain(list.patterns().iter().map(regex)).collect()));
         }
+        Predicate::Pattern(pattern) if shares => operators.push("$regex", regex(pattern)),
         Predicate::Pattern(pattern) => {
             operators.push("$regex", pattern.pattern());
             if !pattern.options().is_empty() {

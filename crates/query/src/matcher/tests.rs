@@ -636,3 +636,16 @@ fn a_constant_that_fails_refuses_its_own_filter_only() {
     assert_eq!(parse(0), Err(failed));
     assert_eq!(parse(1), Ok(()), "the next filter of the same environment is another one");
 }
+
+#[test]
+fn what_is_written_out_keeps_each_pattern_and_every_list_of_tests() {
+    let two = doc! { "$all": [(regex("a", "")), (regex("B", "i"))] };
+    check(doc! { "x": { "$elemMatch": (two.clone()) } }, doc! { "x": [["ab"]] }, false);
+    check(doc! { "x": { "$elemMatch": (two.clone()) } }, doc! { "x": ["ab"] }, true);
+    check(doc! { "x": { "$elemMatch": (two.clone()) } }, doc! { "x": ["aB", "A"] }, true);
+    check(doc! { "x": { "$elemMatch": (two) } }, doc! { "x": ["AB"] }, false);
+    let nothing = doc! { "$not": { "$not": { "$comment": "x" } } };
+    check(doc! { "x": { "$elemMatch": (nothing) } }, doc! { "x": [1] }, true);
+    let never = doc! { "$not": { "$comment": "x" } };
+    check(doc! { "x": { "$elemMatch": (never) } }, doc! { "x": [1] }, false);
+}

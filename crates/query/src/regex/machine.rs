@@ -401,7 +401,8 @@ impl Machine<'_, '_> {
         let bytes = self.text.as_bytes();
         let line_end = |byte: Option<&u8>| byte == Some(&b'\n');
         let is_word = |found: Option<(char, usize)>| {
-            found.is_some_and(|(character, _)| character.is_alphanumeric() || character == '_')
+            // What `\w` is: marks and joiners are.
+            found.is_some_and(|(character, _)| regex_syntax::is_word_character(character))
         };
         let (before, after) = (is_word(self.before(place)), is_word(self.after(place)));
         match assertion {

@@ -74,6 +74,17 @@ impl Failure {
     }
 }
 
+/// What may stand in front of a pattern, and holds in any case: characters and classes are those of Unicode.
+const UNICODE: [&str; 2] = ["(*UCP)", "(*UTF)"];
+
+/// The pattern without what it says of Unicode.
+fn without_unicode(mut pattern: &str) -> &str {
+    while let Some(rest) = UNICODE.iter().find_map(|verb| pattern.strip_prefix(verb)) {
+        pattern = rest;
+    }
+    pattern
+}
+
 /// Whether a pattern calls itself, as `(?R)` does for MongoDB; the parser here takes that for a flag.
 fn has_recursion(pattern: &str) -> bool {
     let mut rest = pattern.as_bytes().iter();
@@ -106,6 +117,7 @@ impl Regex {
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err("regular expression is too large".to_owned());
         }
+        let pattern = without_unicode(pattern);
         if has_recursion(pattern) {
             return Err("recursion is not supported".to_owned());
         }

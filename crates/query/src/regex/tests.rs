@@ -20,6 +20,31 @@ fn check(pattern: &str, text: &str, expect: Option<&[Option<&str>]>) {
 }
 
 #[test]
+fn a_word_has_the_same_characters_for_both_engines() {
+    let is_found = |pattern: &str, text: &str| regex(pattern).is_match(text);
+    // A letter, a mark, a joiner, a digit and a connector of other scripts; none of a word.
+    for (text, is_word) in
+        [("é", true), ("\u{305}", true), ("\u{200d}", true), ("٣", true), ("‿", true), ("−", false)]
+    {
+        for pattern in [r"\w", r"^\b"] {
+            assert_eq!(is_found(pattern, text), Ok(is_word), "/{pattern}/ on {text:?}");
+            assert_eq!(
+                is_found(&format!("(?=){pattern}"), text),
+                Ok(is_word),
+                "going back, /{pattern}/ on {text:?}"
+            );
+        }
+        assert_eq!(is_found(&format!(r"(?=){text}\Ba"), &format!("{text}a")), Ok(is_word), "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_said_of_unicode_is_left_out() {
+    assert_eq!(regex(r"(*UCP)(*UTF)^\w$").is_match("é"), Ok(true));
+    assert!(Regex::compile("a(*UCP)", "").is_err() && Regex::compile("(*ANYCRLF)a", "").is_err());
+}
+
+#[test]
 fn look_around_and_back_references() {
     check(r"(\w)\1", "abccd", Some(&[Some("cc"), Some("c")]));
     check(r"^(?=.*a)(?!.*z).*$", "bab", Some(&[Some("bab")]));

@@ -7,9 +7,9 @@
 //!                                                                                   (copies, builds, TTL)
 //! ```
 //! While nothing is owed, flush and compaction get somewhat more than they have needed lately and spread what
-//! they write. The further they are behind, the more they get, up to the most long before commits are paced. While clients
-//! wait longer than the target, everything gets less; but what is owed takes the squeeze back, so that debt
-//! never grows without end because of it. Beyond the most the gate paces commits (`gate/`).
+//! they write. The further they are behind, the more they get, up to the most long before commits are paced.
+//! While clients wait longer than the target, everything gets less; but what is owed takes the squeeze back,
+//! so that debt never grows without end because of it. Beyond the most the gate paces commits (`gate/`).
 //!
 //! This file decides from what it is given, the time included; the governor asks it each tick. See
 //! `docs/design/io-budget.md`.

@@ -196,6 +196,19 @@ fn arithmetic() {
         doc! { "$dateTrunc": { "date": "$date", "unit": "day", "timezone": "Europe/Berlin" } },
         at("2024-02-28T23:00:00Z"),
     );
+    // Bins that begin before there are dates.
+    for (unit, bin, date) in [
+        ("day", 1 << 40, 0),
+        ("week", 1 << 60, 0),
+        ("month", 1 << 60, 0),
+        ("year", 1 << 59, 0),
+        ("millisecond", i64::MAX, i64::MIN),
+        ("millisecond", 1, i64::MIN),
+    ] {
+        let date = Value::DateTime(date);
+        let trunc = doc! { "$dateTrunc": { "date": date, "unit": unit, "binSize": (bin) } };
+        assert!(super::evaluate(trunc.into()).is_err(), "{unit}, {bin}");
+    }
     check_error(
         doc! { "$dateAdd": { "startDate": start, "unit": "eon", "amount": 1 } },
         9,
