@@ -17,8 +17,8 @@ pub struct NamedServer {
 }
 
 impl NamedServer {
-    /// Reads a connection string. What it says of databases, concerns and pools counts for nothing here. `ask`
-    /// is for the password of a user who is named without one.
+    /// Reads a connection string. What it says of databases, concerns and pools counts for nothing here.
+    /// `ask` is for the password of a user who is named without one.
     ///
     /// # Errors
     /// [`BenchError::Usage`]: it is none, names several servers, or files that cannot be used; nobody tells
