@@ -102,9 +102,29 @@ def test_members_speak_tls_with_the_certificates_that_are_given(start_cluster, t
         assert client.admin.command("serverStatus")["transportSecurity"]["1.3"] > 0
 
 
+def test_members_know_each_other_by_their_certificates(start_cluster, tmp_path):
+    authority = Authority(tmp_path)
+    member = authority.issue("member", organisation="Set")
+    port = free_port(3)
+    cluster = start_cluster("--port", str(port), "--auth", "--clusterAuthMode", "x509", "--tlsMode", "requireTLS",
+                            "--tlsCertificateKeyFile", str(member), "--tlsCAFile", str(authority.certificate))
+    cluster.wait_for("PRIMARY")
+    cluster.wait_for("SECONDARY", 2)
+    assert not re.search("The members' key", cluster.output.read_text()), "there is none"
+    with pymongo.MongoClient(cluster.uri(), tlsCertificateKeyFile=str(authority.issue("client")), serverSelectionTimeoutMS=20_000) as client:
+        client.admin.command("createUser", "root", pwd="p", roles=["root"])
+        with pytest.raises(pymongo.errors.OperationFailure, match="requires authentication"):
+            client.tried.things.find_one()
+    with pymongo.MongoClient(cluster.uri(), tlsCertificateKeyFile=str(member), authMechanism="MONGODB-X509") as one_of_them:
+        assert one_of_them.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"] == [{"user": "__system", "db": "local"}]
+
+
 def test_certificates_that_cannot_be_used_are_told_and_nothing_starts(start_cluster, tmp_path):
     for arguments, message in [
         (["--tlsMode", "requireTLS"], "need tlsCertificateKeyFile"),
+        (["--clusterAuthMode", "x509"], "need to enable TLS via the tlsMode flag"),
+        (["--clusterAuthMode", "sendX509"], "security.clusterAuthMode sendX509 needs security.keyFile"),
+        (["--clusterAuthMode", "by name"], "by name"),
         (["--tlsClusterFile", "/nowhere"], "net.tls.clusterFile is given, but net.tls.mode is disabled"),
         (["--tlsMode", "preferTLS", "--tlsCertificateKeyFile", str(Authority(tmp_path).issue("server"))], "net.tls.CAFile is needed"),
     ]:

@@ -1,9 +1,10 @@
 //! `heddle cluster`: a replica set on this machine, for a try.
 
 use crate::fail;
-use crate::key_file::{self, KeyFileError};
+use crate::key_file;
+use crate::member_login::{MemberLogin, MemberLoginError};
 use crate::network::{self, NetworkError};
-use access::LoginIdentity;
+use crate::options::{self, OptionsError};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use dispatch::parameters::{Parameter, Parameters, Setting, SettingError};
 use document::{Document, DocumentBuf, RawValue, Value, doc};
@@ -29,6 +30,7 @@ const PORT: &str = "port";
 const REPL_SET: &str = "replSet";
 const AUTH: &str = "auth";
 const KEY_FILE: &str = "keyFile";
+const CLUSTER_AUTH_MODE: &str = "clusterAuthMode";
 const TLS_MODE: &str = "tlsMode";
 const TLS_CA_FILE: &str = "tlsCAFile";
 /// What members are told of TLS, with the parameter that it is.
@@ -100,6 +102,12 @@ pub(crate) fn command() -> Command {
                 .help("With logins: the members get a key that is made for them, beside the data"),
         )
         .arg(Arg::new(KEY_FILE).long(KEY_FILE).value_name("FILE").help("The same with the key in this file"))
+        .arg(
+            Arg::new(CLUSTER_AUTH_MODE)
+                .long(CLUSTER_AUTH_MODE)
+                .value_name("MODE")
+                .help("By what members know each other: keyFile, sendKeyFile, sendX509 or x509"),
+        )
         .args(TLS.map(|(name, _, help)| {
             Arg::new(name).long(name).value_name(if name == TLS_MODE { "MODE" } else { "FILE" }).help(help)
         }))
@@ -130,7 +138,9 @@ enum ClusterError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error(transparent)]
-    Key(#[from] KeyFileError),
+    Options(#[from] OptionsError),
+    #[error(transparent)]
+    Login(#[from] MemberLoginError),
     #[error(transparent)]
     Tls(#[from] NetworkError),
     #[error("{0}")]
@@ -169,16 +179,17 @@ struct Cluster {
     members: Vec<MemberProcess>,
     peers: TcpPeers,
     is_initiated: bool,
-    /// The members' key, where clients log in.
+    /// The members' key, where they have one.
     key: Option<PathBuf>,
     security: MemberSecurity,
 }
 
-/// How the members speak TLS, and encrypt what they store.
-#[derive(Default)]
+/// How the members know each other and speak TLS, and how they encrypt what they store.
 struct MemberSecurity {
     /// What each of them is told.
     arguments: Vec<String>,
+    /// Clients log in.
+    has_access_control: bool,
     /// What clients add to the address.
     for_clients: String,
 }
@@ -210,15 +221,12 @@ impl Cluster {
         let ports = number(PORT)..number(PORT) + number(MEMBERS);
         can_be_had(ports.clone())?;
         let key = key_of(given, &directory)?;
-        let keys = match &key {
-            Some(path) => key_file::read(&path.to_string_lossy())?,
-            None => None,
-        };
-        let (security, own) = security_of(given)?;
+        // As a member: there may be no user yet.
+        let (security, own) = security_of(given, key.as_deref())?;
         let mut members = Vec::new();
         for (place, port) in ports.enumerate() {
             let directory = directory.join(format!("member{}", place + 1));
-            let process = start_member((&name, key.as_deref(), &security), port, &directory)?;
+            let process = start_member(&name, &security, port, &directory)?;
             let host = format!("127.0.0.1:{port}");
             members.push(MemberProcess {
                 host,
@@ -230,9 +238,7 @@ impl Cluster {
                 seen: String::new(),
             });
         }
-        // As a member: there may be no user yet.
-        let login = keys.as_ref().map(LoginIdentity::of_member);
-        let peers = TcpPeers::start(NetworkOptions { login, tls: own, ..NetworkOptions::default() })?;
+        let peers = TcpPeers::start(own)?;
         let _temporary = temporary;
         Ok(Cluster { name, directory, _temporary, members, peers, is_initiated: false, key, security })
     }
@@ -248,9 +254,13 @@ impl Cluster {
         let (hosts, tls) = (hosts.join(","), &self.security.for_clients);
         say(&format!("Connect to:    mongodb://{hosts}/?replicaSet={}{tls}", self.name));
         if let Some(key) = &self.key {
-            say(&format!("Clients log in. The members' key: {}", key.display()));
-            say("The first user, once there is a primary, from this machine without a login: use admin,");
-            say("db.createUser({user: \"root\", pwd: passwordPrompt(), roles: [\"root\"]})");
+            say(&format!("The members' key: {}", key.display()));
+        }
+        if self.security.has_access_control {
+            say(
+                "Clients log in. The first user, once there is a primary, from this machine without a login:",
+            );
+            say("use admin; db.createUser({user: \"root\", pwd: passwordPrompt(), roles: [\"root\"]})");
         }
         say("Ctrl-C ends it.");
     }
@@ -274,7 +284,7 @@ impl Cluster {
 
     /// A member that has ended is started again, unless it never ran.
     fn look_at_processes(&mut self) -> Result<(), ClusterError> {
-        let of_set = (self.name.as_str(), self.key.as_deref(), &self.security);
+        let (name, security) = (self.name.as_str(), &self.security);
         let is_initiated = self.is_initiated;
         for member in &mut self.members {
             match (member.ended_at, member.process.try_wait()?) {
@@ -292,7 +302,7 @@ impl Cluster {
                     member.tell(format!("ended ({status}); starts again in {} s", START_AGAIN.as_secs()));
                 }
                 (Some(ended), Some(_)) if ended.elapsed() >= START_AGAIN => {
-                    member.process = start_member(of_set, member.port, &member.directory)?;
+                    member.process = start_member(name, security, member.port, &member.directory)?;
                     (member.ended_at, member.has_answered) = (None, false);
                 }
                 (Some(_), Some(_)) => {}
@@ -409,7 +419,8 @@ fn key_of(given: &ArgMatches, directory: &Path) -> io::Result<Option<PathBuf>> {
     if let Some(path) = given.get_one::<String>(KEY_FILE) {
         return Ok(Some(PathBuf::from(path)));
     }
-    if !given.get_flag(AUTH) {
+    let by_certificates = given.get_one::<String>(CLUSTER_AUTH_MODE).is_some_and(|mode| mode == "x509");
+    if !given.get_flag(AUTH) || by_certificates {
         return Ok(None);
     }
     std::fs::create_dir_all(directory)?;
@@ -418,26 +429,46 @@ fn key_of(given: &ArgMatches, directory: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-/// What members are told, and how this process speaks TLS to them. What TLS cannot do is refused before they
-/// start.
-fn security_of(given: &ArgMatches) -> Result<(MemberSecurity, Option<MemberTls>), ClusterError> {
+/// What members are told, and how this process speaks to them. What cannot be is refused before they start.
+fn security_of(
+    given: &ArgMatches,
+    key: Option<&Path>,
+) -> Result<(MemberSecurity, NetworkOptions), ClusterError> {
     let parameters = Parameters::default();
-    let mut security = MemberSecurity { arguments: encryption_of(given)?, ..MemberSecurity::default() };
+    let mut arguments = encryption_of(given)?;
+    let mut tell = |name: &str, parameter: Parameter, value: String| {
+        parameters.set(parameter, Setting::Text(value.clone()))?;
+        arguments.extend([format!("--{name}"), value]);
+        Ok::<_, ClusterError>(())
+    };
+    if let Some(key) = key {
+        tell(KEY_FILE, Parameter::KeyFile, std::path::absolute(key)?.to_string_lossy().into_owned())?;
+    }
+    if let Some(mode) = given.get_one::<String>(CLUSTER_AUTH_MODE) {
+        tell(CLUSTER_AUTH_MODE, Parameter::ClusterAuthMode, mode.clone())?;
+    }
     for (name, parameter, _) in TLS {
         let Some(value) = given.get_one::<String>(name) else { continue };
         let value = match name {
             TLS_MODE => value.clone(),
             _ => std::path::absolute(value)?.to_string_lossy().into_owned(),
         };
-        parameters.set(parameter, Setting::Text(value.clone()))?;
-        security.arguments.extend([format!("--{name}"), value]);
+        tell(name, parameter, value)?;
     }
-    let Some(own) = network::tls(&parameters)? else { return Ok((security, None)) };
-    if parameters.text(Parameter::TlsMode) == "requireTLS" {
-        security.for_clients = format!("&tls=true&{TLS_CA_FILE}={}", parameters.text(Parameter::TlsCaFile));
-    }
-    let own = own.member_config().map_err(NetworkError::from)?.map(MemberTls::new);
-    Ok((security, own))
+    options::check_members(&parameters)?;
+    let tls = network::tls(&parameters)?;
+    let identity = MemberLogin::read(&parameters, tls.as_ref())?.identity;
+    let for_clients = match parameters.text(Parameter::TlsMode).as_str() {
+        "requireTLS" => format!("&tls=true&{TLS_CA_FILE}={}", parameters.text(Parameter::TlsCaFile)),
+        _ => String::new(),
+    };
+    let has_access_control = parameters.text(Parameter::Authorization) == "enabled";
+    let tls = match &tls {
+        Some(tls) => tls.member_config().map_err(NetworkError::from)?.map(MemberTls::new),
+        None => None,
+    };
+    let own = NetworkOptions { login: identity, tls, ..NetworkOptions::default() };
+    Ok((MemberSecurity { arguments, has_access_control, for_clients }, own))
 }
 
 /// What members are told of encryption at rest.
@@ -457,18 +488,10 @@ fn encryption_of(given: &ArgMatches) -> io::Result<Vec<String>> {
     Ok(arguments)
 }
 
-fn start_member(
-    (name, key, security): (&str, Option<&Path>, &MemberSecurity),
-    port: u16,
-    directory: &Path,
-) -> io::Result<Child> {
+fn start_member(name: &str, security: &MemberSecurity, port: u16, directory: &Path) -> io::Result<Child> {
     std::fs::create_dir_all(directory)?;
-    let mut member = std::process::Command::new(std::env::current_exe()?);
-    member.arg("serve");
-    if let Some(key) = key {
-        member.arg("--keyFile").arg(std::path::absolute(key)?);
-    }
-    member
+    std::process::Command::new(std::env::current_exe()?)
+        .arg("serve")
         .args(&security.arguments)
         .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
         // Three reserves on one disk would be a lot for a try.

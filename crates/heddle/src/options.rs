@@ -82,36 +82,46 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Options, OptionsError> {
     Ok(options)
 }
 
+/// By what members know each other: what goes together. Where they do, clients log in.
+///
+/// # Errors
+/// What is missing, or of no use.
+pub(crate) fn check_members(parameters: &Parameters) -> Result<(), OptionsError> {
+    let given = |parameter| !parameters.text(parameter).is_empty();
+    let has_access_control = parameters.text(Parameter::Authorization) == "enabled";
+    let mode = parameters.text(Parameter::ClusterAuthMode);
+    if mode != "keyFile" && !given(Parameter::KeyFile) && mode != "x509" {
+        return Err(OptionsError::ModeWithoutKey { mode });
+    }
+    if matches!(mode.as_str(), "sendX509" | "x509") {
+        match parameters.text(Parameter::TlsMode).as_str() {
+            "disabled" => return Err(OptionsError::CertificatesWithoutTls),
+            "allowTLS" => return Err(OptionsError::CertificatesInClear),
+            _ => {}
+        }
+    }
+    let has_proof = given(Parameter::KeyFile) || mode == "x509";
+    if parameters.is_on(Parameter::TransitionToAuth) {
+        match (has_proof, has_access_control) {
+            (false, _) => return Err(OptionsError::TransitionWithoutKey),
+            (true, true) => return Err(OptionsError::TransitionWithAuth),
+            (true, false) => {}
+        }
+    } else if has_proof {
+        // Members that are told from strangers, and clients that are not, would be of no use.
+        parameters.set(Parameter::Authorization, Setting::Text("enabled".to_owned()))?;
+    } else if has_access_control && given(Parameter::ReplSetName) {
+        return Err(OptionsError::NoKeyFile);
+    }
+    Ok(())
+}
+
 impl Options {
     /// The rules across options.
     fn check(&self) -> Result<(), OptionsError> {
         let to_file = self.parameters.text(Parameter::LogDestination) == "file";
         let given = |parameter| !self.parameters.text(parameter).is_empty();
-        let has_access_control = self.parameters.text(Parameter::Authorization) == "enabled";
-        let mode = self.parameters.text(Parameter::ClusterAuthMode);
-        if mode != "keyFile" && !given(Parameter::KeyFile) && mode != "x509" {
-            return Err(OptionsError::ModeWithoutKey { mode });
-        }
-        if matches!(mode.as_str(), "sendX509" | "x509") {
-            match self.parameters.text(Parameter::TlsMode).as_str() {
-                "disabled" => return Err(OptionsError::CertificatesWithoutTls),
-                "allowTLS" => return Err(OptionsError::CertificatesInClear),
-                _ => {}
-            }
-        }
-        let has_proof = given(Parameter::KeyFile) || mode == "x509";
-        if self.parameters.is_on(Parameter::TransitionToAuth) {
-            match (has_proof, has_access_control) {
-                (false, _) => return Err(OptionsError::TransitionWithoutKey),
-                (true, true) => return Err(OptionsError::TransitionWithAuth),
-                (true, false) => {}
-            }
-        } else if has_proof {
-            // Members that are told from strangers, and clients that are not, would be of no use.
-            self.parameters.set(Parameter::Authorization, Setting::Text("enabled".to_owned()))?;
-        } else if has_access_control && given(Parameter::ReplSetName) {
-            return Err(OptionsError::NoKeyFile);
-        }
+        check_members(&self.parameters)?;
         let by_file = given(Parameter::EncryptionKeyFile);
         let by_command = given(Parameter::EncryptionKeyCommand);
         match (self.parameters.is_on(Parameter::EnableEncryption), by_file || by_command) {

@@ -16,7 +16,7 @@ pub(crate) use bytes::mutated;
 pub(crate) use expression::expression;
 pub(crate) use filter::filter;
 pub(crate) use projection::projection;
-pub(crate) use regex::{pattern, regex_options};
+pub(crate) use regex::{pattern, regex_options, searched_text};
 pub(crate) use schema::schema;
 pub(crate) use update::{array_filters, update};
 pub(crate) use value::{document, field, int, operand, path, stored, text, value};

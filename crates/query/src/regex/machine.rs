@@ -1,8 +1,7 @@
 //! The backtracking machine: one thread of work, a stack of places to come back to, every step counted.
 
-use fancy_regex::Assertion;
-
-use super::program::{Instruction, OneCharacter, Program};
+use super::program::{Instruction, Program};
+use super::tree::{Assertion, OneCharacter};
 use super::{Failure, Groups};
 use crate::checkpoint;
 
@@ -184,7 +183,7 @@ impl Machine<'_, '_> {
             Instruction::Run { of, least, most, greedy } => {
                 self.begin_run(instruction, of, (*least, *most), *greedy, place)
             }
-            Instruction::Assert(assertion) => holds(self.holds(assertion, place)),
+            Instruction::Assert(assertion) => holds(self.holds(*assertion, place)),
             Instruction::Split(other) => {
                 self.push(Frame::Branch { instruction: *other, place })?;
                 holds(true)
@@ -397,30 +396,33 @@ impl Machine<'_, '_> {
         Ok(Some(after))
     }
 
-    fn holds(&self, assertion: &Assertion, place: usize) -> bool {
-        let bytes = self.text.as_bytes();
-        let line_end = |byte: Option<&u8>| byte == Some(&b'\n');
-        let is_word = |found: Option<(char, usize)>| {
+    fn is_word(&self, found: Option<(char, usize)>) -> bool {
+        found.is_some_and(|(character, _)| match self.program.unicode {
             // What `\w` is: marks and joiners are.
-            found.is_some_and(|(character, _)| regex_syntax::is_word_character(character))
-        };
-        let (before, after) = (is_word(self.before(place)), is_word(self.after(place)));
+            true => regex_syntax::is_word_character(character),
+            false => character.is_ascii_alphanumeric() || character == '_',
+        })
+    }
+
+    fn is_word_boundary(&self, place: usize) -> bool {
+        self.is_word(self.before(place)) != self.is_word(self.after(place))
+    }
+
+    fn holds(&self, assertion: Assertion, place: usize) -> bool {
+        let bytes = self.text.as_bytes();
+        let rest = bytes.get(place..).expect("a place lies within the text");
         match assertion {
             Assertion::StartText => place == 0,
-            Assertion::EndText => place == bytes.len(),
-            Assertion::EndTextIgnoreTrailingNewlines { .. } => {
-                bytes.get(place..).is_some_and(|rest| rest.is_empty() || rest == b"\n")
+            Assertion::EndText => rest.is_empty(),
+            Assertion::EndTextOrLastLineEnd => matches!(rest, b"" | b"\n"),
+            Assertion::StartLine => {
+                let is_behind_line_end =
+                    || place.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b'\n');
+                place == 0 || !rest.is_empty() && is_behind_line_end()
             }
-            Assertion::StartLine { .. } | Assertion::StartLineOniguruma { .. } => {
-                place == 0 || line_end(bytes.get(place - 1))
-            }
-            Assertion::EndLine { .. } => place == bytes.len() || line_end(bytes.get(place)),
-            Assertion::LeftWordBoundary => !before && after,
-            Assertion::RightWordBoundary => before && !after,
-            Assertion::LeftWordHalfBoundary => !before,
-            Assertion::RightWordHalfBoundary => !after,
-            Assertion::WordBoundary => before != after,
-            Assertion::NotWordBoundary => before == after,
+            Assertion::EndLine => matches!(rest.first(), None | Some(b'\n')),
+            Assertion::WordBoundary => self.is_word_boundary(place),
+            Assertion::NotWordBoundary => !self.is_word_boundary(place),
         }
     }
 

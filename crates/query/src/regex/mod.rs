@@ -1,15 +1,23 @@
-//! Regular expressions whose cost is bounded.
+//! Regular expressions as PCRE2 reads them, whose cost is bounded.
 //!
+//! ```text
+//!  text ─▶ parse ─▶ tree ─┬─▶ linear: an engine that is linear in the text
+//!                         └─▶ program ─▶ machine: goes back, and counts its steps
+//! ```
 //! A pattern without look-around, back-reference, atomic group and the like runs on an engine that is linear
-//! in the text. All others are compiled to a small program ([`program`]) for a backtracking machine
-//! ([`machine`]) that counts its steps, looks at the operation's switch and gives up as PCRE does at its
-//! match limit. So does a pattern whose linear form would be large.
+//! in the text. All others, and those whose linear form would be large, are compiled to a small program for a
+//! backtracking machine that looks at the operation's switch and gives up as PCRE2 does at its match limit.
 //!
 //! Not here: recursion, subroutine calls, control verbs and look-behind of unbounded length; they are
 //! refused.
 
+mod class;
+mod escape;
+mod linear;
 mod machine;
+mod parse;
 mod program;
+mod tree;
 
 #[cfg(test)]
 mod tests;
@@ -17,15 +25,12 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fancy_regex::{Expr, RegexBuilder};
-
 use crate::error::QueryError;
+use linear::Linear;
 use program::Program;
 
 /// The longest pattern, in bytes (MongoDB's limit).
 const MAX_PATTERN_BYTES: usize = 32_764;
-/// Bytes of the linear form of a pattern; what is larger backtracks.
-const MAX_LINEAR_BYTES: usize = 2 << 20;
 
 /// A compiled regular expression. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -33,8 +38,17 @@ pub(crate) struct Regex(Engine);
 
 #[derive(Debug, Clone)]
 enum Engine {
-    Linear(Arc<fancy_regex::Regex>),
+    Linear {
+        linear: Linear,
+        /// For texts that end a line, where the linear engine would take one place for another.
+        ending_a_line: Option<Arc<Program>>,
+    },
     Backtracking(Arc<Program>),
+}
+
+enum Searcher<'r> {
+    Linear(&'r Linear),
+    Machine(&'r Program),
 }
 
 /// Where the whole match and each group lie in the text; `None` for a group that took no part.
@@ -74,42 +88,9 @@ impl Failure {
     }
 }
 
-/// What may stand in front of a pattern, and holds in any case: characters and classes are those of Unicode.
-const UNICODE: [&str; 2] = ["(*UCP)", "(*UTF)"];
-
-/// The pattern without what it says of Unicode.
-fn without_unicode(mut pattern: &str) -> &str {
-    while let Some(rest) = UNICODE.iter().find_map(|verb| pattern.strip_prefix(verb)) {
-        pattern = rest;
-    }
-    pattern
-}
-
-/// Whether a pattern calls itself, as `(?R)` does for MongoDB; the parser here takes that for a flag.
-fn has_recursion(pattern: &str) -> bool {
-    let mut rest = pattern.as_bytes().iter();
-    let mut is_in_class = false;
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'\\' => drop(rest.next()),
-            b'[' => is_in_class = true,
-            b']' => is_in_class = false,
-            b'(' if !is_in_class && rest.as_slice().starts_with(b"?") => {
-                let is_flag = |flag: &&u8| flag.is_ascii_alphabetic() || **flag == b'-';
-                let mut flags = rest.as_slice().iter().skip(1).take_while(is_flag);
-                if flags.any(|flag| *flag == b'R') {
-                    return true;
-                }
-            }
-            _ => {}
-        }
-    }
-    false
-}
-
 impl Regex {
     /// Compiles. Options: `i` (case), `m` (lines), `s` (dot matches line ends), `x` (extended), `u` (no
-    /// effect: everything is Unicode).
+    /// effect: text is UTF-8).
     ///
     /// # Errors
     /// What is wrong with the pattern.
@@ -117,40 +98,41 @@ impl Regex {
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err("regular expression is too large".to_owned());
         }
-        let pattern = without_unicode(pattern);
-        if has_recursion(pattern) {
-            return Err("recursion is not supported".to_owned());
+        let tree = parse::parse(pattern, options)?;
+        let program = || Program::compile(&tree).map(Arc::new);
+        Ok(Regex(match Linear::compile(&tree) {
+            None => Engine::Backtracking(program()?),
+            Some(linear) => {
+                let ending_a_line = tree.root.minds_last_line_end().then(program).transpose()?;
+                Engine::Linear { linear, ending_a_line }
+            }
+        }))
+    }
+
+    /// Who is to search this text.
+    fn searcher(&self, text: &str) -> Searcher<'_> {
+        match &self.0 {
+            Engine::Backtracking(program) => Searcher::Machine(program),
+            Engine::Linear { ending_a_line: Some(program), .. } if text.ends_with('\n') => {
+                Searcher::Machine(program)
+            }
+            Engine::Linear { linear, .. } => Searcher::Linear(linear),
         }
-        let flags: String = options.chars().filter(|option| *option != 'u').collect();
-        let source = if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };
-        let tree = Expr::parse_tree(&source).map_err(|error| error.to_string())?;
-        if program::is_linear(&tree.expr)
-            && let Ok(regex) = RegexBuilder::new(&source).delegate_size_limit(MAX_LINEAR_BYTES).build()
-        {
-            return Ok(Regex(Engine::Linear(Arc::new(regex))));
-        }
-        let program = Program::compile(&tree.expr)?;
-        Ok(Regex(Engine::Backtracking(Arc::new(program))))
     }
 
     /// Whether the text contains a match.
     pub(crate) fn is_match(&self, text: &str) -> Result<bool, Failure> {
-        match &self.0 {
-            // The linear engine has no limit that it could pass.
-            Engine::Linear(regex) => regex.is_match(text).map_err(|_| Failure::MatchLimit),
-            Engine::Backtracking(program) => Ok(machine::search(program, text, 0)?.is_some()),
+        match self.searcher(text) {
+            Searcher::Linear(linear) => Ok(linear.is_match(text)),
+            Searcher::Machine(program) => Ok(machine::search(program, text, 0)?.is_some()),
         }
     }
 
     /// The first match at or after byte `from`, which lies between two characters.
     pub(crate) fn groups_from(&self, text: &str, from: usize) -> Result<Option<Groups>, Failure> {
-        match &self.0 {
-            Engine::Linear(regex) => {
-                let captures = regex.captures_from_pos(text, from).map_err(|_| Failure::MatchLimit)?;
-                Ok(captures
-                    .map(|groups| groups.iter().map(|group| group.map(|found| found.range())).collect()))
-            }
-            Engine::Backtracking(program) => machine::search(program, text, from),
+        match self.searcher(text) {
+            Searcher::Linear(linear) => Ok(linear.groups_from(text, from)),
+            Searcher::Machine(program) => machine::search(program, text, from),
         }
     }
 }

@@ -148,4 +148,34 @@ mod tests {
         let took = began.elapsed().as_secs_f64();
         assert!(took > 0.4, "half a second's bytes took {took} s");
     }
+
+    /// How long the calling thread may run at a time, in nanoseconds, where the kernel tells it.
+    fn slice() -> Option<u64> {
+        let told = std::fs::read_to_string("/proc/thread-self/sched").ok()?;
+        told.lines().find(|line| line.starts_with("se.slice"))?.rsplit(' ').next()?.parse().ok()
+    }
+
+    /// Linux 6.12 and later.
+    fn kernel_has_slices() -> bool {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel's release");
+        let mut numbers = release.split(['.', '-']).map_while(|number| number.trim().parse::<u32>().ok());
+        (numbers.next(), numbers.next()) >= (Some(6), Some(12))
+    }
+
+    #[test]
+    fn who_flushes_and_compacts_has_long_slices_and_nobody_else() {
+        let limiter = RateLimiter::install(&mut Options::default(), 1 << 40);
+        let usual = slice();
+        std::thread::scope(|scope| {
+            let background = scope.spawn(|| {
+                limiter.request(1, true);
+                slice()
+            });
+            let long = background.join().expect("it asked for a byte");
+            if kernel_has_slices() && usual.is_some() {
+                assert_eq!(long, Some(20_000_000));
+            }
+        });
+        assert_eq!(slice(), usual);
+    }
 }
