@@ -99,6 +99,26 @@ def test_logins_and_logouts(audited):
         time.sleep(0.02)
 
 
+def test_logins_that_are_given_up(audited):
+    running = audited()
+    attempt = {"user": "root", "db": "admin", "mechanism": "SCRAM-SHA-256"}
+    start = {"mechanism": "SCRAM-SHA-256", "payload": b"n,,n=root,r=abcdefghijkl"}
+    with running.client(maxPoolSize=1) as client:
+        begin = lambda: client.admin.command("saslStart", 1, **start)
+        assert running.params(begin, "authenticate") == [], "it has not ended"
+        assert running.params(begin, "authenticate") == [("authenticate", attempt, 337)], "another one began"
+        other = lambda: refused(lambda: client.admin.command("saslContinue", 1, conversationId=7, payload=b""), 17)
+        assert running.params(other, "authenticate") == [("authenticate", attempt, 17)]
+        assert running.params(begin, "authenticate") == []
+        told = len(running.events("authenticate"))
+    deadline = time.monotonic() + 10
+    while len(running.events("authenticate")) == told:
+        assert time.monotonic() < deadline, "a connection that ends gives its login up"
+        time.sleep(0.02)
+    [last] = running.events("authenticate")[told:]
+    assert (last["param"], last["result"], last["users"]) == (attempt, 337, [])
+
+
 def test_what_clients_tell_of_themselves(audited):
     running = audited(auth=False)
     with running.client(appname="the app") as client:

@@ -62,6 +62,8 @@ pub mod code {
     pub const PROTOCOL_ERROR: i32 = 17;
     /// No such way to authenticate.
     pub const MECHANISM_UNAVAILABLE: i32 = 334;
+    /// A login that its client did not go on with; for the audit log.
+    pub const AUTHENTICATION_ABANDONED: i32 = 337;
     /// The API version parameters are not right.
     pub const API_VERSION_ERROR: i32 = 322;
     /// The command is not part of the requested API version.

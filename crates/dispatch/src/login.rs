@@ -36,6 +36,13 @@ pub(crate) struct Login {
     proved: Option<Arc<AccessUser>>,
 }
 
+impl Login {
+    /// By what somebody logs in, and who.
+    pub(crate) fn attempt(&self) -> (&'static str, &UserName) {
+        (self.mechanism.name(), &self.name)
+    }
+}
+
 /// The one conversation that a connection has at a time.
 const CONVERSATION: i32 = 1;
 /// Random bytes of the server's nonce.
@@ -113,7 +120,10 @@ pub(crate) async fn begin<N: Node>(
     reply: &mut DocumentBuilder<'_>,
 ) -> CommandResult {
     let SaslStart { mechanism, payload, database, skips_empty, is_speculative } = start;
-    *context.client.access.login.lock() = None;
+    let before = context.client.access.login.lock().take();
+    if let Some(before) = before {
+        authenticated(context, before.attempt(), code::AUTHENTICATION_ABANDONED).await;
+    }
     let counters = counters(context, mechanism);
     counters.received.add(1);
     if is_speculative {
@@ -227,6 +237,7 @@ pub(crate) async fn go_on<N: Node>(
         return Err(CommandError::new(code::PROTOCOL_ERROR, "No SASL session state found"));
     };
     if conversation != CONVERSATION {
+        authenticated(context, login.attempt(), code::PROTOCOL_ERROR).await;
         return Err(CommandError::new(code::PROTOCOL_ERROR, "sasl: Mismatched conversation id"));
     }
     if let Some(user) = &login.proved {
@@ -247,7 +258,7 @@ pub(crate) async fn go_on<N: Node>(
         },
     };
     let Some((answer, user)) = answer else {
-        return Err(failed(context, (login.mechanism.name(), &login.name), reason).await);
+        return Err(failed(context, login.attempt(), reason).await);
     };
     append(reply, login.skips_empty, answer.as_bytes());
     if login.skips_empty {

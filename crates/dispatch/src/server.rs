@@ -1,6 +1,6 @@
 //! All state of a running server.
 
-use crate::audit::logged_out;
+use crate::audit::{logged_out, login_abandoned};
 use crate::authorization::AccessControl;
 use crate::client::Client;
 use crate::command::{Command, CommandTable, host_info};
@@ -116,11 +116,10 @@ impl<N: Node> ServiceContext<N> {
     /// stream stopped.
     pub fn closed(&self, client: &Client) {
         self.clients.lock().remove(&client.id);
-        if let Some(audit) = &self.host.audit
-            && let Some(event) =
-                logged_out("Implicit logout due to client connection closure".to_owned(), client)
-        {
-            audit.queue(client, &event);
+        if let Some(audit) = &self.host.audit {
+            let reason = "Implicit logout due to client connection closure".to_owned();
+            let events = [login_abandoned(client), logged_out(reason, client)];
+            events.iter().flatten().for_each(|event| audit.queue(client, event));
         }
         client.access.log_out();
         match client.streamed_cursor() {

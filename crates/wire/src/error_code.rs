@@ -323,6 +323,7 @@ error_codes! {
     326 OplogQueryMinTsMissing
     332 CannotDowngrade
     334 MechanismUnavailable
+    337 AuthenticationAbandoned
     338 ReshardCollectionInProgress
     339 NoSuchReshardCollection
     340 ReshardCollectionCommitted

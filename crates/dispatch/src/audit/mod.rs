@@ -249,13 +249,19 @@ pub(crate) async fn authenticated<N: Node>(
     (mechanism, name): (&str, &access::UserName),
     result: i32,
 ) {
-    context
-        .audit(|| {
-            let (user, database) = (name.user.as_str(), name.database.as_str());
-            let param = doc! { "user": user, "db": database, "mechanism": mechanism };
-            AuditEvent::new("authenticate", param).with_result(result)
-        })
-        .await;
+    context.audit(|| login_ended((mechanism, name), result)).await;
+}
+
+fn login_ended((mechanism, name): (&str, &access::UserName), result: i32) -> AuditEvent {
+    let (user, database) = (name.user.as_str(), name.database.as_str());
+    let param = doc! { "user": user, "db": database, "mechanism": mechanism };
+    AuditEvent::new("authenticate", param).with_result(result)
+}
+
+/// Somebody began to log in, and is gone.
+pub(crate) fn login_abandoned(client: &Client) -> Option<AuditEvent> {
+    let login = client.access.login.lock().take()?;
+    Some(login_ended(login.attempt(), code::AUTHENTICATION_ABANDONED))
 }
 
 /// Somebody is logged in no more.
