@@ -22,6 +22,7 @@ const TOO_MANY_STEPS: i32 = 51_156;
 /// What the engine here does not know, or to another extent.
 const NOT_KNOWN: &[&str] =
     &["is not supported", "lookbehind assertion is not fixed length", "too large", "too deeply nested"];
+
 /// Whether PCRE2 reads this in another way than the releases before 10.43, which MongoDB has.
 fn is_read_anew(pattern: &str, options: &str) -> bool {
     let minds_case = options.contains('i') || pattern.contains("(?i");

@@ -156,8 +156,7 @@ impl Parser<'_> {
     pub(super) fn group_by_name(&mut self, name: &str) -> Parsed<usize> {
         self.has_references = true;
         let Some(known) = &self.known else { return Ok(0) };
-        let found = known.names.iter().find(|(known, _)| known == name);
-        Ok(found.ok_or(NO_SUCH_GROUP)?.1)
+        Ok(*known.names.get(name).ok_or(NO_SUCH_GROUP)?)
     }
 
     /// The group of a number, which with a sign counts from here on; whatever it is while groups are only

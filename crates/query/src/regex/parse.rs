@@ -8,6 +8,8 @@
 //! A reference may stand in front of its group, and what a number means depends on how many groups there
 //! are: where there is one, the pattern is read a second time with what was found at the first.
 
+use hashbrown::HashMap;
+
 use super::tree::{Assertion, Node, OneCharacter, Tree};
 
 /// Parentheses within each other.
@@ -52,10 +54,10 @@ impl Flags {
 }
 
 /// The groups of a pattern.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Groups {
+#[derive(Debug, Default)]
+pub(super) struct Groups<'p> {
     pub(super) count: usize,
-    pub(super) names: Vec<(String, usize)>,
+    pub(super) names: HashMap<&'p str, usize>,
 }
 
 /// See the module.
@@ -71,9 +73,9 @@ pub(super) struct Parser<'p> {
     depth: usize,
     ranges: usize,
     /// Those that began so far.
-    pub(super) groups: Groups,
+    pub(super) groups: Groups<'p>,
     /// All, when the pattern is read a second time.
-    pub(super) known: Option<Groups>,
+    pub(super) known: Option<Groups<'p>>,
     pub(super) has_references: bool,
 }
 
@@ -129,7 +131,7 @@ fn without_settings(mut pattern: &str) -> (&str, bool) {
 }
 
 impl<'p> Parser<'p> {
-    fn new(pattern: &'p str, flags: Flags, unicode: bool, known: Option<Groups>) -> Self {
+    fn new(pattern: &'p str, flags: Flags, unicode: bool, known: Option<Groups<'p>>) -> Self {
         Parser {
             pattern,
             place: 0,
@@ -351,8 +353,7 @@ impl<'p> Parser<'p> {
 
     /// Behind an opening parenthesis.
     fn group(&mut self) -> Parsed<Item> {
-        let rest = self.rest();
-        if rest.starts_with('*') {
+        if self.peek() == Some('*') {
             return Err(unsupported("a backtracking control verb"));
         }
         if !self.eat('?') {
@@ -410,14 +411,11 @@ impl<'p> Parser<'p> {
         Ok(node)
     }
 
-    fn capture(&mut self, name: Option<&str>) -> Parsed<Node> {
+    fn capture(&mut self, name: Option<&'p str>) -> Parsed<Node> {
         self.groups.count += 1;
         let number = self.groups.count;
-        if let Some(name) = name {
-            if self.groups.names.iter().any(|(known, _)| known == name) {
-                return Err("two named subpatterns have the same name (PCRE2_DUPNAMES not set)".to_owned());
-            }
-            self.groups.names.push((name.to_owned(), number));
+        if name.is_some_and(|name| self.groups.names.insert(name, number).is_some()) {
+            return Err("two named subpatterns have the same name (PCRE2_DUPNAMES not set)".to_owned());
         }
         Ok(Node::Group(number, Box::new(self.body()?)))
     }
