@@ -1,4 +1,5 @@
-//! Time and randomness: of the machine, or of a simulation that runs on this thread.
+//! Time and randomness: of the machine, or of a simulation that runs on this thread. And how the machine
+//! shares its processors among threads ([`niceness`]), which no simulation has.
 //!
 //! The crates that a simulation runs ([`simulated`]) take nothing that differs from run to run from
 //! elsewhere, so that one seed gives one run. What they hash with a secret is not asked for here: the order
@@ -13,6 +14,7 @@
 //! Waiting: who waits for a time gives its waker to the timers of `commands`, and threads have their own
 //! clocks to sleep by.
 
+pub mod niceness;
 mod simulated;
 
 pub use simulated::Simulation;

@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("access", &["wire", "document"]),
     ("storage", &["ambient"]),
     ("catalog", &["storage", "query", "document", "ambient"]),
-    ("transport", &["wire"]),
+    ("transport", &["wire", "ambient"]),
     ("dispatch", &["access", "query", "wire", "document", "ambient"]),
     ("backup", &["replication", "catalog", "storage", "ambient"]),
     (

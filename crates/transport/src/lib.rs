@@ -41,7 +41,6 @@ mod idle;
 mod large_requests;
 mod listener;
 mod live_set;
-mod niceness;
 mod options;
 mod overload;
 mod placement;

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Documents of one step at most: those of one write unit.
 const UNIT_DOCUMENTS_MAX: u64 = if cfg!(test) { 64 } else { 1024 };
+/// Where a rate is stated, a unit has its part of a second: clients' commits wait for a small one only, and no
+/// rate is bursts and long rests.
+const UNITS_PER_SECOND: u64 = 100;
 /// So far behind its rate what is done may be, to be caught up with: a thread that others kept from running
 /// reaches the rate all the same, and what was not done for long is no burst.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
@@ -134,8 +137,7 @@ impl TtlTask {
         let before = self.walk.figures();
         let (_, had) = *self.quantum.get_or_insert_with(|| (ambient::now(), before.deleted));
         let left = bounds.documents.saturating_sub(before.deleted - had).min(UNIT_DOCUMENTS_MAX);
-        // As many as a second has at most: a slow rate is no burst and a long rest.
-        let left = rate.documents_per_second.map_or(left, |rate| left.min(rate));
+        let left = rate.documents_per_second.map_or(left, |rate| left.min(rate.div_ceil(UNITS_PER_SECOND)));
         let receipts = Receipts::default();
         let writing = server.node.writing(&receipts);
         // In a box: a member's thread waits in it for the others.

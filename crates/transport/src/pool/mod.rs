@@ -22,12 +22,12 @@ pub(crate) use queue::TaskLength;
 
 use crate::event_loop::LoopHooks;
 use crate::idle::{IdleWatch, give_back};
-use crate::niceness;
 use crate::options::usable_processors;
 use crate::placement::Placement;
 use crate::statistics::Figure;
 use crate::task::Task;
 use crate::vital;
+use ambient::niceness;
 use queue::{PoolQueue, Stopped, Worker};
 use runnable::Census;
 use std::cell::Cell;

@@ -2,9 +2,6 @@
 // `rocksdb_ratelimiter_t` is defined in db/c.cc of RocksDB 11.8 and nowhere else; what is read through this
 // copy of it is checked at each start (limiter.rs).
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -22,42 +19,14 @@ namespace {
 // What compaction asks its limit for at once, so that it soon hears of another one.
 constexpr int64_t kStepBytes = 16 << 10;
 
-// How long flush and compaction may run before somebody else who is due does, where the kernel asks (6.12 and
-// later): a thread with a shorter slice, which is everybody else, goes first when it wakes up. Their share of
-// the processors stays what it is.
-constexpr uint64_t kSliceNs = 20'000'000;
-
-// `struct sched_attr` of the kernel, as of its first version; not every C library has it.
-struct SchedulingAttributes {
-  uint32_t size;
-  uint32_t policy;
-  uint64_t flags;
-  int32_t nice;
-  uint32_t priority;
-  uint64_t runtime;
-  uint64_t deadline;
-  uint64_t period;
-};
-constexpr uint32_t kUsualPolicy = 0;
-
-// Gives the calling thread long slices, once. A kernel that knows nothing of them changes nothing.
-void TakeLongSlices() {
-  static thread_local bool is_done = false;
-  if (is_done) return;
-  is_done = true;
-  SchedulingAttributes attributes{};
-  const bool is_known = syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) == 0;
-  if (!is_known || attributes.policy != kUsualPolicy) return;
-  attributes.runtime = kSliceNs;
-  syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
 // What flush and compaction pass together. Compaction, which asks with the low priority, passes a limit of
 // its own before: no flush ever waits for that one, nor behind a compaction that does.
 class TwoLimits : public RateLimiter {
  public:
-  TwoLimits(int64_t bytes_per_second, int64_t refill_us, int32_t fairness)
-      : all_(NewGenericRateLimiter(bytes_per_second, refill_us, fairness)),
+  // Each thread of flush and compaction calls `thread_begins` before it writes its first bytes.
+  TwoLimits(int64_t bytes_per_second, int64_t refill_us, int32_t fairness, void (*thread_begins)())
+      : thread_begins_(thread_begins),
+        all_(NewGenericRateLimiter(bytes_per_second, refill_us, fairness)),
         compaction_(NewGenericRateLimiter(bytes_per_second, refill_us, fairness)) {}
 
   void SetBytesPerSecond(int64_t bytes_per_second) override { all_->SetBytesPerSecond(bytes_per_second); }
@@ -77,7 +46,11 @@ class TwoLimits : public RateLimiter {
 
   void Request(const int64_t bytes, const Env::IOPriority priority, Statistics* statistics,
                OpType operation) override {
-    if (priority == Env::IO_LOW || priority == Env::IO_HIGH) TakeLongSlices();
+    static thread_local bool has_begun = false;
+    if (!has_begun && (priority == Env::IO_LOW || priority == Env::IO_HIGH)) {
+      has_begun = true;
+      thread_begins_();
+    }
     if (priority == Env::IO_LOW && IsRateLimited(operation)) {
       // In steps, so that a limit that is taken away is not waited for any more.
       for (int64_t left = bytes; left > 0 && is_compaction_limited_.load(std::memory_order_acquire);) {
@@ -102,6 +75,7 @@ class TwoLimits : public RateLimiter {
   int64_t GetBytesPerSecond() const override { return all_->GetBytesPerSecond(); }
 
  private:
+  void (*const thread_begins_)();
   const std::unique_ptr<RateLimiter> all_;
   const std::unique_ptr<RateLimiter> compaction_;
   std::atomic<bool> is_compaction_limited_{false};
@@ -115,8 +89,9 @@ struct rocksdb_ratelimiter_t {
 
 // Given back by `rocksdb_ratelimiter_destroy`.
 extern "C" rocksdb_ratelimiter_t* heddle_limiter_create(int64_t bytes_per_second, int64_t refill_us,
-                                                        int32_t fairness) {
-  return new rocksdb_ratelimiter_t{std::make_shared<TwoLimits>(bytes_per_second, refill_us, fairness)};
+                                                        int32_t fairness, void (*thread_begins)()) {
+  return new rocksdb_ratelimiter_t{
+      std::make_shared<TwoLimits>(bytes_per_second, refill_us, fairness, thread_begins)};
 }
 
 extern "C" void heddle_limiter_set_rate(rocksdb_ratelimiter_t* limiter, int64_t bytes_per_second) {

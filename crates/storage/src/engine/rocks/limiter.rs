@@ -2,8 +2,10 @@
 //! limit of its own as well.
 #![expect(unsafe_code, reason = "the interface of RocksDB")]
 
+use ambient::niceness;
 use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, Options};
+use std::time::Duration;
 
 /// Bytes are handed out in steps of so many microseconds: small ones, so that the disk gets an even stream.
 const REFILL_US: i64 = 20_000;
@@ -13,12 +15,16 @@ const FAIRNESS: i32 = 10;
 const RATE_MAX: i64 = 1 << 40;
 /// At a lower one RocksDB would hand out nothing at all in a step.
 const COMPACTION_RATE_MIN: i64 = 5_000;
+/// How long flush and compaction may run before somebody else who is due does: a thread with a shorter slice,
+/// which is everybody else, goes first when it wakes up. Their share of the processors stays what it is.
+const SLICE: Duration = Duration::from_millis(20);
 
 unsafe extern "C" {
     fn heddle_limiter_create(
         bytes_per_second: i64,
         refill_us: i64,
         fairness: i32,
+        thread_begins: extern "C" fn(),
     ) -> *mut ffi::rocksdb_ratelimiter_t;
     fn heddle_limiter_set_compaction_rate(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes_per_second: i64);
     #[cfg(test)]
@@ -46,7 +52,7 @@ impl RateLimiter {
         let rate = rate(bytes_per_second);
         // SAFETY: the options are borrowed and take a share of the limiter; this one is given back in `drop`.
         let limiter = unsafe {
-            let limiter = heddle_limiter_create(rate, REFILL_US, FAIRNESS);
+            let limiter = heddle_limiter_create(rate, REFILL_US, FAIRNESS, take_long_slices);
             ffi::rocksdb_options_set_ratelimiter(options.as_raw_ptr(), limiter);
             RateLimiter(limiter)
         };
@@ -105,6 +111,11 @@ impl Drop for RateLimiter {
     }
 }
 
+/// A thread of flush or compaction is about to write.
+extern "C" fn take_long_slices() {
+    niceness::set_slice(SLICE);
+}
+
 /// RocksDB takes positive rates. One that nothing reaches is none.
 fn rate(bytes_per_second: u64) -> i64 {
     match bytes_per_second {
@@ -149,33 +160,19 @@ mod tests {
         assert!(took > 0.4, "half a second's bytes took {took} s");
     }
 
-    /// How long the calling thread may run at a time, in nanoseconds, where the kernel tells it.
-    fn slice() -> Option<u64> {
-        let told = std::fs::read_to_string("/proc/thread-self/sched").ok()?;
-        told.lines().find(|line| line.starts_with("se.slice"))?.rsplit(' ').next()?.parse().ok()
-    }
-
-    /// Linux 6.12 and later.
-    fn kernel_has_slices() -> bool {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel's release");
-        let mut numbers = release.split(['.', '-']).map_while(|number| number.trim().parse::<u32>().ok());
-        (numbers.next(), numbers.next()) >= (Some(6), Some(12))
-    }
-
     #[test]
     fn who_flushes_and_compacts_has_long_slices_and_nobody_else() {
         let limiter = RateLimiter::install(&mut Options::default(), 1 << 40);
-        let usual = slice();
-        std::thread::scope(|scope| {
+        let usual = niceness::slice();
+        let long = std::thread::scope(|scope| {
             let background = scope.spawn(|| {
                 limiter.request(1, true);
-                slice()
+                niceness::slice()
             });
-            let long = background.join().expect("it asked for a byte");
-            if kernel_has_slices() && usual.is_some() {
-                assert_eq!(long, Some(20_000_000));
-            }
+            background.join().expect("it asked for a byte")
         });
-        assert_eq!(slice(), usual);
+        // Kernels before 6.12 know no slices of one's own.
+        assert!(long == SLICE || usual.is_zero(), "{long:?}, elsewhere {usual:?}");
+        assert_eq!(niceness::slice(), usual);
     }
 }

@@ -1,4 +1,4 @@
-//! How much a thread yields to others, or others to it.
+//! How much a thread yields to others, or others to it, and for how long it runs at a time.
 #![expect(unsafe_code, reason = "system calls that no library wraps")]
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ thread_local! {
 /// Makes the calling thread nicer than the process by this much, or less nice if negative (setpriority(2):
 /// each step is worth about a tenth of the processor time). Where the system does not allow that, it competes
 /// as an equal.
-pub(crate) fn shift(by: i32) {
+pub fn shift(by: i32) {
     if let Ok(usual) = rustix::process::getpriority_process(None) {
         // No thread but the calling one is meant by `None`, and the kernel bounds the sum.
         let _ = rustix::process::setpriority_process(None, usual + by);
@@ -25,7 +25,7 @@ pub(crate) fn shift(by: i32) {
 /// How long the calling thread runs on although another one waits that has more right to the processor, and
 /// how much it gives up when it offers the processor. Linux 6.12 and later take 0.1 to 100 ms
 /// (sched_setattr(2)) of anybody; where the system does not, the usual slices stay.
-pub(crate) fn set_slice(slice: Duration) {
+pub fn set_slice(slice: Duration) {
     if let Some(mut attributes) = attributes() {
         attributes.sched_runtime = slice.as_nanos() as u64;
         // SAFETY: the calling thread (0) is meant, and the kernel reads as many bytes as the structure says
@@ -34,9 +34,9 @@ pub(crate) fn set_slice(slice: Duration) {
     }
 }
 
-/// Gives the calling thread short slices, or the usual ones.
+/// Gives the calling thread short slices, or the usual ones. Costs nothing where that is no change.
 #[inline]
-pub(crate) fn keep_slice(is_short: bool) {
+pub fn keep_slice(is_short: bool) {
     if IS_SHORT.replace(is_short) != is_short {
         // Zero is the kernel's own choice.
         set_slice(if is_short { SHORT } else { Duration::ZERO });
@@ -44,8 +44,7 @@ pub(crate) fn keep_slice(is_short: bool) {
 }
 
 /// The calling thread's slice; zero where the kernel knows none of its own.
-#[cfg(test)]
-pub(crate) fn slice() -> Duration {
+pub fn slice() -> Duration {
     attributes().map_or(Duration::ZERO, |attributes| Duration::from_nanos(attributes.sched_runtime))
 }
 
