@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Documents of one step at most: those of one write unit.
 const UNIT_DOCUMENTS_MAX: u64 = if cfg!(test) { 64 } else { 1024 };
-/// Where a rate is stated, a unit has its part of a second: clients' commits wait for a small one only, and no
-/// rate is bursts and long rests.
+/// Where a rate is stated, a unit has its part of a second: clients' commits wait for a small one only, and
+/// no rate is bursts and long rests.
 const UNITS_PER_SECOND: u64 = 100;
 /// So far behind its rate what is done may be, to be caught up with: a thread that others kept from running
 /// reaches the rate all the same, and what was not done for long is no burst.
