@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 /// Documents of one step at most: those of one write unit.
 const UNIT_DOCUMENTS_MAX: u64 = if cfg!(test) { 64 } else { 1024 };
-/// Where a rate is stated, a unit has its part of a second: clients' commits wait for a small one only, and
-/// no rate is bursts and long rests.
+/// Where a rate is stated, a unit has its part of a second: clients' commits wait for a small one only, …
 const UNITS_PER_SECOND: u64 = 100;
+/// … and none waits for long for so few.
+const SMALL_UNIT_DOCUMENTS: u64 = 64;
 /// So far behind its rate what is done may be, to be caught up with: a thread that others kept from running
 /// reaches the rate all the same, and what was not done for long is no burst.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
@@ -137,7 +138,7 @@ impl TtlTask {
         let before = self.walk.figures();
         let (_, had) = *self.quantum.get_or_insert_with(|| (ambient::now(), before.deleted));
         let left = bounds.documents.saturating_sub(before.deleted - had).min(UNIT_DOCUMENTS_MAX);
-        let left = rate.documents_per_second.map_or(left, |rate| left.min(rate.div_ceil(UNITS_PER_SECOND)));
+        let left = rate.documents_per_second.map_or(left, |rate| left.min(unit_of_rate(rate)));
         let receipts = Receipts::default();
         let writing = server.node.writing(&receipts);
         // In a box: a member's thread waits in it for the others.
@@ -146,6 +147,11 @@ impl TtlTask {
         count(server, before, after);
         result
     }
+}
+
+/// As many as a second has at most: a slow rate is no burst and a long rest.
+fn unit_of_rate(documents_per_second: u64) -> u64 {
+    documents_per_second.min((documents_per_second / UNITS_PER_SECOND).max(SMALL_UNIT_DOCUMENTS))
 }
 
 fn count(server: &ServiceContext, before: ExpiryFigures, after: ExpiryFigures) {
@@ -339,4 +345,15 @@ fn tell_failure(server: &ServiceContext, task: &TtlTask, error: &ExpiryError) {
     let definition = task.collection.definition();
     tracing::warn!(target: "INDEX", id = 5_400_703, namespace = %definition.namespace, code = error.code(),
         %error, "Error running TTL job on collection: the next pass tries again");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_worked_off_in_small_units() {
+        let rates = [1, 10, 64, 100, 6_400, 10_000, 40_000];
+        assert_eq!(rates.map(unit_of_rate), [1, 10, 64, 64, 64, 100, 400]);
+    }
 }
