@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Documents of one step at most: those of one write unit.
 const UNIT_DOCUMENTS_MAX: u64 = if cfg!(test) { 64 } else { 1024 };
-/// Where a rate is stated, a unit has its part of a second: clients' commits wait for a small one only, …
+/// Where a rate is stated, a second's documents go in so many units: clients' commits wait for a unit, …
 const UNITS_PER_SECOND: u64 = 100;
-/// … and none waits for long for so few.
+/// … but not for long for one of so few, which no rate makes smaller than what it has in a second.
 const SMALL_UNIT_DOCUMENTS: u64 = 64;
 /// So far behind its rate what is done may be, to be caught up with: a thread that others kept from running
 /// reaches the rate all the same, and what was not done for long is no burst.
