@@ -28,8 +28,11 @@ class Audited(AccessServer):
 
     def events(self, *kinds):
         """The events so far, of these kinds."""
-        text = self.path.read_text()
-        assert text.endswith("\n") or not text, "the log ends with a whole line"
+        deadline = time.monotonic() + 10
+        # A file that is written to meanwhile, as for a driver's other connections, may be read up to the middle of a line.
+        while (text := self.path.read_text()) and not text.endswith("\n"):
+            assert time.monotonic() < deadline, "the log ends with a whole line"
+            time.sleep(0.001)
         events = [json.loads(line) for line in text.splitlines()]
         return [event for event in events if not kinds or event["atype"] in kinds]
 
