@@ -2,9 +2,12 @@
 //! stay, and within it they go at the window's rate.
 //!
 //! ```text
-//!  load   │ nothing has expired │ all have, window elsewhere │ window here: deleted at its rate │
-//!  ask    └                     collMod                      setCalendar                        ▼ gone?
+//!  N: nothing has expired   E: all have, window elsewhere   (collMod changes one into the other)
+//!  load │ N │ E │ E │ N │ N │ E │ window here: deleted at its rate │ N: nothing is left │
+//!                               setCalendar                        ▼ gone?
 //! ```
+//! What a store owes compaction changes a load's latency within minutes, whatever expires: so the phases come
+//! in turns, and medians are compared.
 
 use super::column::{Column, RATE};
 use super::findings::Measurement;
@@ -12,10 +15,11 @@ use super::load::{Load, of_file};
 use super::measure::Visit;
 use super::steady::Seconds;
 use super::trace::Trace;
-use crate::chart::{self, Colour};
+use crate::chart;
 use crate::command_client::{CommandClient, is_ok, message_of};
 use crate::error::BenchError;
-use crate::generator::Outcome;
+use crate::generator::{Fleet, Outcome};
+use crate::result::median;
 use crate::run::{LoadMode, load};
 use crate::workload::{DATABASE, unix_milliseconds};
 use document::{Document, Value, doc};
@@ -35,6 +39,8 @@ const REPLY_PATIENCE: Duration = Duration::from_secs(60);
 
 const COLLECTION: &str = "expiring";
 const INDEX: &str = "at_1";
+/// Seconds after which nothing expires while this runs.
+const A_YEAR: i64 = 31_536_000;
 /// In the past, and far from expired until `collMod` says otherwise.
 const EXPIRING: &str = r#"
 collection = "expiring"
@@ -43,28 +49,48 @@ at = { gen = "fromNow", min = -3600, max = -60 }
 text = { gen = "string", length = 64 }
 [[indexes]]
 key = { at = 1 }
-expireAfterSeconds = 31536000
+expireAfterSeconds = 31_536_000
 [[operations]]
 name = "read"
 command = { find = "expiring", filter = { _id = { gen = "key" } }, limit = 1 }
 "#;
 
 const DELETED: &str = "Documents that the TTL monitor deletes a second";
-const PHASES: [(&str, usize); 3] = [("nothing has expired", 0), ("window elsewhere", 1), ("window here", 2)];
+/// What a phase of the load is beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Nothing,
+    Elsewhere,
+    Here,
+}
+
+impl Phase {
+    const fn line(self) -> &'static str {
+        match self {
+            Phase::Nothing => "nothing has expired",
+            Phase::Elsewhere => "window elsewhere",
+            Phase::Here => "window here",
+        }
+    }
+}
+
+/// Before the window opens, so that what grows or shrinks evenly is in both alike.
+const IN_TURNS: [Phase; 6] =
+    [Phase::Nothing, Phase::Elsewhere, Phase::Elsewhere, Phase::Nothing, Phase::Nothing, Phase::Elsewhere];
 
 const ELSEWHERE_DELETED: Column = Column::other("deleted elsewhere", 0);
 const LEFT: Column = Column::other("left in the end", 0);
 const DELETED_RATE: Column = Column::other("deleted/s", 0);
-/// Latencies of a phase, and their ratios to those before anything had expired.
-const FIGURES: [(&str, usize); 8] = [
-    ("mean ms", 0),
-    ("p99 ms", 0),
-    ("elsewhere mean ms", 1),
-    ("elsewhere p99 ms", 1),
-    ("here mean ms", 2),
-    ("here p99 ms", 2),
-    ("here p99.9 ms", 2),
-    ("here max ms", 2),
+/// Latencies, medians of a kind of phase, and their ratios to those while nothing had expired.
+const FIGURES: [(&str, Phase); 8] = [
+    ("mean ms", Phase::Nothing),
+    ("p99 ms", Phase::Nothing),
+    ("elsewhere mean ms", Phase::Elsewhere),
+    ("elsewhere p99 ms", Phase::Elsewhere),
+    ("here mean ms", Phase::Here),
+    ("here p99 ms", Phase::Here),
+    ("here p99.9 ms", Phase::Here),
+    ("here max ms", Phase::Here),
 ];
 const RATIOS: [(&str, &str, &str); 4] = [
     ("elsewhere mean ratio", "elsewhere mean ms", "mean ms"),
@@ -87,64 +113,77 @@ impl Visit<'_> {
         let mut fleet = self.open(&served, vec![self.writes(rate)?])?;
         let part = settings.part_of_long();
         let mut watch = Watch { begun: Instant::now(), samples: Vec::new() };
-        let mut phase = |duration, monitor: &mut TtlClient| {
-            let from = watch.begun.elapsed().as_secs_f64();
-            watch.look(monitor)?;
-            let outcome = self.part(&mut fleet, duration, &mut || {
-                // A sample that fails is missing in a chart; what counts is asked for again.
-                let _ = watch.look(monitor);
-            })?;
-            watch.look(monitor)?;
-            Ok::<_, BenchError>((from, outcome))
-        };
-        let before = phase(part, &mut monitor)?;
         monitor.window(Some(ELSEWHERE), None)?;
-        monitor.expire_all()?;
-        let elsewhere = phase(part, &mut monitor)?;
+        let mut phases = Vec::new();
+        for kind in IN_TURNS {
+            monitor.expire_after(if kind == Phase::Elsewhere { 0 } else { A_YEAR })?;
+            phases.push((kind, self.phase(&mut fleet, part, &mut watch, &mut monitor)?));
+        }
         let deleted_elsewhere = monitor.deleted()?;
+        // The last phase left everything expired.
         monitor.window(None, Some(settings.ttl_rate))?;
         let needed = settings.expiring as f64 / f64::from(settings.ttl_rate);
-        let here = phase(Duration::from_secs_f64(needed * LONGER) + LONGER_BY, &mut monitor)?;
+        let long = Duration::from_secs_f64(needed * LONGER) + LONGER_BY;
+        phases.push((Phase::Here, self.phase(&mut fleet, long, &mut watch, &mut monitor)?));
         let late = Instant::now();
         while monitor.deleted()? < settings.expiring && late.elapsed() < PATIENCE {
             interrupt.pause(Duration::from_millis(200))?;
             watch.look(&mut monitor)?;
         }
         let left = monitor.count()?;
+        phases.push((Phase::Nothing, self.phase(&mut fleet, part, &mut watch, &mut monitor)?));
         served.check_alive()?;
         let own = [
             (ELSEWHERE_DELETED, deleted_elsewhere as f64),
             (DELETED_RATE, watch.rate()),
             (LEFT, left as f64),
         ];
-        Ok(told(&[before, elsewhere, here]).with(own).tracing([watch.trace()]))
+        Ok(told(&phases).with(own).tracing([watch.trace()]))
+    }
+
+    /// What the load saw, and the second at which it began.
+    fn phase(
+        &self,
+        fleet: &mut Fleet,
+        duration: Duration,
+        watch: &mut Watch,
+        monitor: &mut TtlClient,
+    ) -> Result<(f64, Outcome), BenchError> {
+        let from = watch.begun.elapsed().as_secs_f64();
+        watch.look(monitor)?;
+        let outcome = self.part(fleet, duration, &mut || {
+            // A sample that fails is missing in a chart; what counts is asked for again.
+            let _ = watch.look(monitor);
+        })?;
+        watch.look(monitor)?;
+        Ok((from, outcome))
     }
 }
 
 /// What the phases' loads saw, each with the second at which it began.
-fn told(phases: &[(f64, Outcome); 3]) -> Measurement {
+fn told(phases: &[(Phase, (f64, Outcome))]) -> Measurement {
     let mut measurement = Measurement::default();
-    for ((name, number), (from, outcome)) in PHASES.into_iter().zip(phases) {
-        let traces = Seconds::from(outcome).traces(*from, Some((name, colour(number))));
+    for (kind, (from, outcome)) in phases {
+        let traces = Seconds::from(outcome).traces(*from, Some((kind.line(), chart::colour(*kind as usize))));
         measurement = measurement.counting(outcome).tracing(traces);
     }
-    let latencies = phases.each_ref().map(|(_, outcome)| outcome.latencies());
-    let rate = phases.first().map(|(_, outcome)| (RATE, outcome.rate()));
-    let figures = FIGURES.into_iter().filter_map(|(name, phase)| {
+    let of_kind = |wanted: Phase, figure: &dyn Fn(&Outcome) -> f64| {
+        let of_phase =
+            |(kind, (_, outcome)): &(Phase, (f64, Outcome))| (*kind == wanted).then(|| figure(outcome));
+        median(phases.iter().filter_map(of_phase).collect())
+    };
+    let rate = (RATE, of_kind(Phase::Nothing, &Outcome::rate));
+    let figures = FIGURES.map(|(name, kind)| {
         let column = Column::named(name);
-        Some((column, column.of(latencies.get(phase)?)))
+        (column, of_kind(kind, &|outcome| column.of(&outcome.latencies())))
     });
-    let measurement = measurement.with(rate).with(figures);
+    let measurement = measurement.with([rate]).with(figures);
     let ratios = RATIOS.into_iter().filter_map(|(name, of, to)| {
         let [of, to] = [of, to].map(|name| measurement.figure(Column::named(name)));
         Some((Column::other(name, 2), of? / to?.max(f64::MIN_POSITIVE)))
     });
     let ratios: Vec<(Column, f64)> = ratios.collect();
     measurement.with(ratios)
-}
-
-fn colour(number: usize) -> Colour {
-    chart::colour(number)
 }
 
 /// Documents that were deleted until some moments.
@@ -212,8 +251,8 @@ impl TtlClient {
         self.ask(&doc! { "setCalendar": 1, "ttl": window, "$db": "admin" }).map(drop)
     }
 
-    fn expire_all(&mut self) -> Result<(), BenchError> {
-        let index = doc! { "name": INDEX, "expireAfterSeconds": 0 };
+    fn expire_after(&mut self, seconds: i64) -> Result<(), BenchError> {
+        let index = doc! { "name": INDEX, "expireAfterSeconds": seconds };
         self.ask(&doc! { "collMod": COLLECTION, "index": index, "$db": DATABASE }).map(drop)
     }
 
@@ -252,6 +291,18 @@ mod tests {
     #[test]
     fn a_window_is_around_a_moment() {
         assert_eq!([0, 59, 61, 24 * 60 + 5].map(clock), ["00:00", "00:59", "01:01", "00:05"]);
+    }
+
+    #[test]
+    fn phases_come_in_turns_and_leave_everything_expired() {
+        for half in IN_TURNS.chunks(IN_TURNS.len() / 2) {
+            let of = |wanted| half.iter().filter(|phase| **phase == wanted).count();
+            assert!(
+                of(Phase::Nothing).abs_diff(of(Phase::Elsewhere)) == 1 && of(Phase::Here) == 0,
+                "{half:?}"
+            );
+        }
+        assert_eq!(IN_TURNS.last(), Some(&Phase::Elsewhere), "the window is all that is missing");
     }
 
     #[test]

@@ -62,12 +62,27 @@ pub(crate) fn panels(cells: &[&Cell]) -> Vec<Panel> {
                 steps: false,
             };
             match charts.iter_mut().find(|(title, _)| *title == trace.chart) {
-                Some((_, lines)) => lines.push(line),
+                Some((_, lines)) => add(lines, line),
                 None => charts.push((trace.chart, vec![line])),
             }
         }
     }
     charts.into_iter().map(|(title, lines)| panel(title, lines)).collect()
+}
+
+/// A line that goes on later, under the same name, is one line with a gap.
+fn add(lines: &mut Vec<Line>, line: Line) {
+    let begin = line.points.first().map_or(0.0, |&(second, _)| second);
+    let ends_before = |known: &&mut Line| {
+        known.name == line.name && known.points.last().is_some_and(|&(second, _)| second < begin)
+    };
+    match lines.iter_mut().find(ends_before) {
+        Some(known) => {
+            known.points.push((begin, None));
+            known.points.extend(line.points);
+        }
+        None => lines.push(line),
+    }
 }
 
 fn panel(title: &str, lines: Vec<Line>) -> Panel {
@@ -112,5 +127,19 @@ mod tests {
         assert_eq!(lines[0].points, [(0.0, Some(2.0))], "a second without an answer has no latency");
         let Plot::Lines { lines, .. } = &panels[0].plot else { panic!("lines") };
         assert_eq!(lines[0].points, [(0.0, Some(10.0)), (1.0, Some(0.0))], "but a rate");
+    }
+
+    #[test]
+    fn a_phase_that_comes_again_is_one_line_with_a_gap() {
+        let second = Second { operations: 7, ..Second::default() };
+        let mut cell = cell(Subject::Auto, 5, &[1.0]);
+        let of_phase = |from, name| Seconds(vec![second.clone()]).traces(from, Some((name, (1, 2, 3))));
+        let phases = [(0.0, "quiet"), (1.0, "loud"), (2.0, "quiet")];
+        cell.rounds[0].1.traces = phases.into_iter().flat_map(|(from, name)| of_phase(from, name)).collect();
+        let panels = panels(&[&cell]);
+        let Plot::Lines { lines, .. } = &panels[0].plot else { panic!("lines") };
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["quiet", "loud"]);
+        assert_eq!(lines[0].points, [(0.0, Some(7.0)), (2.0, None), (2.0, Some(7.0))]);
     }
 }
