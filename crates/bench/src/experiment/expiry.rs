@@ -6,8 +6,8 @@
 //!  load │ N │ E │ E │ N │ N │ E │ window here: deleted at its rate │ N: nothing is left │
 //!                               setCalendar                        ▼ gone?
 //! ```
-//! What a store owes compaction changes a load's latency within minutes, whatever expires: so the phases come
-//! in turns, and medians are compared.
+//! A load's latency changes within minutes, whatever expires: so the phases come in turns, and medians are
+//! compared.
 
 use super::column::{Column, RATE};
 use super::findings::Measurement;
