@@ -8,9 +8,8 @@ use std::cell::RefCell;
 const RETAINED: usize = 16 * 1024;
 /// Up to how many received bytes are moved out of such memory, for as long as they are processed.
 const MOVED: usize = 2 * 1024;
-/// How far a buffer grows on the word of a header alone, in bytes. Beyond it, it doubles with what really
-/// came.
-const TRUSTED_GROWTH: usize = 1024 * 1024;
+/// So many bytes behind what was received are initialised at a time.
+const INITIALISED_AHEAD: usize = 256 * 1024;
 
 /// What a thread keeps in small buffers for the connections that it serves, in bytes each way: enough for the
 /// replies of a turn.
@@ -123,24 +122,18 @@ impl ReceiveBuffer {
     /// Appends received bytes. What comes into an empty buffer gets no more memory than it needs: it waits to
     /// be read, as may many.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.bytes.truncate(self.end);
+        // Not more is moved than was consumed since it was moved last.
+        if self.start >= self.end - self.start {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
         if self.bytes.is_empty() {
-            *self = Self { bytes: bytes.to_vec(), start: 0, end: bytes.len(), wanted: self.wanted };
-            return;
+            self.bytes = bytes.to_vec();
+        } else {
+            self.bytes.extend_from_slice(bytes);
         }
-        self.want(self.filled().len() + bytes.len());
-        self.prepare();
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let room = self.unfilled_mut();
-            let count = room.len().min(rest.len());
-            let (now, later) = rest.split_at(count);
-            let (target, _) = room.split_at_mut(count);
-            target.copy_from_slice(now);
-            self.advance(count);
-            rest = later;
-            self.want(self.filled().len() + rest.len());
-            self.prepare();
-        }
+        self.end = self.bytes.len();
     }
 
     /// Drops `count` bytes from the front.
@@ -161,22 +154,28 @@ impl ReceiveBuffer {
         self.wanted = length;
     }
 
-    /// Makes room for what is wanted, or for a part of it when only a header vouches for the rest. Gives
-    /// memory back when nothing is held.
+    /// Makes room for a part of what is wanted at least. Gives memory back when nothing is held.
+    ///
+    /// The memory is taken for all that is wanted, so that no byte is moved or there twice, and initialised
+    /// little by little: on the word of a header alone, only addresses are taken.
     pub(crate) fn prepare(&mut self) {
         let held = self.end - self.start;
-        let useful = self.wanted.min(TRUSTED_GROWTH.max(held.saturating_mul(2))).max(held + 1).max(RETAINED);
+        let useful = self.wanted.min(held + INITIALISED_AHEAD).max(held + 1).max(RETAINED);
         if held == 0 && self.bytes.len() > RETAINED && useful <= RETAINED {
             self.bytes = Vec::new();
         }
         if self.start + useful <= self.bytes.len() {
             return;
         }
-        if useful <= self.bytes.len() {
-            self.bytes.copy_within(self.start..self.end, 0);
+        if useful <= self.bytes.capacity() {
+            if self.start > 0 {
+                self.bytes.copy_within(self.start..self.end, 0);
+            }
+            self.bytes.resize(useful.max(self.bytes.len()), 0);
         } else {
-            // Fresh zeroed pages cost nothing until they are written, unlike growing and clearing.
-            let mut larger = if useful == RETAINED { spare_input() } else { vec![0; useful] };
+            let mut larger =
+                if useful == RETAINED { spare_input() } else { Vec::with_capacity(self.wanted.max(useful)) };
+            larger.resize(useful, 0);
             let (target, _) = larger.split_at_mut(held);
             target.copy_from_slice(self.filled());
             self.bytes = larger;
@@ -339,12 +338,57 @@ mod tests {
     }
 
     #[test]
-    fn a_header_alone_reserves_little() {
+    fn a_header_alone_takes_little_memory() {
         let mut buffer = ReceiveBuffer::new();
         buffer.append(&[0; 16]);
         buffer.want(48_000_000);
         buffer.prepare();
-        assert!(buffer.capacity() <= TRUSTED_GROWTH, "a header made the buffer {} bytes", buffer.capacity());
+        assert_eq!(buffer.bytes.len(), 16 + INITIALISED_AHEAD, "a header had so many bytes written");
+    }
+
+    #[test]
+    fn a_large_message_is_never_there_twice() {
+        let length = 48_000_000;
+        let mut buffer = ReceiveBuffer::new();
+        buffer.append(&[1; 1_000]);
+        buffer.consume(300);
+        let mut memory = std::collections::BTreeSet::new();
+        while buffer.filled().len() < length {
+            buffer.want(length);
+            buffer.prepare();
+            memory.insert(buffer.bytes.as_ptr());
+            let (held, room) = (buffer.filled().len(), buffer.unfilled_mut().len());
+            assert!((1..=INITIALISED_AHEAD).contains(&room), "{room} bytes are initialised behind {held}");
+            buffer.unfilled_mut().fill(2);
+            buffer.advance(room.min(300_007));
+        }
+        assert_eq!((memory.len(), buffer.capacity()), (1, length), "buffers, and the size of the last one");
+        assert_eq!(buffer.filled().len(), length, "it reads into the next message");
+        assert_eq!(buffer.filled().iter().map(|byte| u64::from(*byte)).sum::<u64>(), 2 * length as u64 - 700);
+        buffer.append(&[3; 20]);
+        assert_eq!(buffer.filled().last(), Some(&3), "what comes behind it");
+        buffer.consume(length + 20);
+        buffer.want(16);
+        buffer.prepare();
+        assert_eq!(buffer.capacity(), RETAINED, "the next request is a small one");
+    }
+
+    #[test]
+    fn what_is_sent_ahead_is_appended_without_moving_it_each_time() {
+        let data: Vec<u8> = (0..4_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+        let (mut buffer, mut taken, mut capacities) = (ReceiveBuffer::new(), Vec::new(), Vec::new());
+        for piece in data.chunks(1_000) {
+            buffer.append(piece);
+            capacities.push(buffer.capacity());
+            let count = buffer.filled().len() / 400;
+            taken.extend_from_slice(&buffer.filled()[..count]);
+            buffer.consume(count);
+        }
+        taken.extend_from_slice(buffer.filled());
+        assert_eq!(taken, data);
+        capacities.dedup();
+        assert!(capacities.len() <= 12, "the buffer grew to {capacities:?}");
+        assert!(buffer.capacity() <= 1_500_000, "{} bytes for some 400,000", buffer.capacity());
     }
 
     #[test]

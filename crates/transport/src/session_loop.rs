@@ -156,7 +156,8 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
         poll_fn(|context| session.poll_begin(context)).await;
     }
 
-    /// While the process is near the end of its memory, requests wait: what they take would come on top.
+    /// While the process is near the end of its memory, requests wait: what they take would come on top. A
+    /// large one waits before it is received, too.
     async fn wait_for_memory(&self) {
         let (session, since) = (self.session, Instant::now());
         session.shared.unread.count_paced();
@@ -197,6 +198,10 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
                 && !self.may_leave_lane()
                 && !self.session.wants_thread()
             {
+                // No diagnostic request is large.
+                if self.session.shared.unread.memory_is_short() {
+                    self.wait_for_memory().await;
+                }
                 poll_fn(|context| self.session.poll_admit_request(bytes, context)).await;
             }
             let held = self.input.filled();

@@ -11,6 +11,7 @@ for_each_executor! {
     large_requests_wait_for_each_other
     small_requests_do_not_wait
     a_large_request_that_goes_away_holds_up_nobody
+    large_requests_are_not_received_while_memory_is_short
 }
 
 const LENGTH: usize = 8 << 20;
@@ -88,4 +89,17 @@ fn a_large_request_that_goes_away_holds_up_nobody(executor: ServiceExecutor) {
     }
     eventually("the end of all requests", || figure(&server, "bytes") == 0);
     assert_eq!(figure(&server, "connectionsEnded"), 0);
+}
+
+fn large_requests_are_not_received_while_memory_is_short(executor: ServiceExecutor) {
+    let (server, _service) = start(bounded(executor));
+    server.set_memory_is_short(true);
+    let mut stream = begin(&server);
+    eventually("a large request that waits", || server.memory().paced == 1);
+    // Nobody says again that memory is short, so that nobody looks how long it has waited.
+    assert_eq!(figure(&server, "bytes"), 0, "it is received");
+    server.set_memory_is_short(false);
+    eventually("its admission", || figure(&server, "bytes") > LENGTH as u64);
+    stream.write_all(&large(1).bytes()[100_000..]).expect("the server reads");
+    assert_eq!(read_reply(&mut stream).expect("the server answers").0, 1);
 }
