@@ -29,6 +29,9 @@ const HTTP_ANSWER: &str = "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type:
     Content-Length: 73\r\n\r\n\
     This port speaks the MongoDB wire protocol. Use a MongoDB driver for it.\n";
 
+/// So far a compressed message must be there before it is known what it inflates to, in bytes.
+const INFLATED_LENGTH_END: usize = HEADER_LENGTH + 8;
+
 /// A request that takes the pool at least so long would not have fitted into a loop's turn.
 const OUTLASTS: Duration = Duration::from_micros(100);
 
@@ -216,6 +219,12 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
                 // No diagnostic request is long, and what comes in by megabytes is moved about as it grows.
                 Ok(Some(header)) if header.length > LONG_MESSAGE && self.may_leave_lane() => {
                     return Ok(Received::Long);
+                }
+                // What it becomes, and whether it is to be admitted, is told behind its header.
+                Ok(Some(header))
+                    if header.opcode == OpCode::Compressed && held.len() < INFLATED_LENGTH_END =>
+                {
+                    INFLATED_LENGTH_END
                 }
                 Ok(Some(header)) => header.length,
                 Ok(None) => HEADER_LENGTH,
@@ -417,7 +426,7 @@ enum Received {
 fn large_request(header: &MessageHeader, held: &[u8], large: usize) -> Option<u64> {
     let inflated = match header.opcode {
         OpCode::Compressed => {
-            let declared = held.get(HEADER_LENGTH + 4..HEADER_LENGTH + 8)?;
+            let declared = held.get(INFLATED_LENGTH_END - 4..INFLATED_LENGTH_END)?;
             i32::from_le_bytes(declared.try_into().ok()?).max(0) as usize
         }
         _ => 0,
