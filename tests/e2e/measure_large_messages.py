@@ -8,39 +8,21 @@ the server's processor time by message in ms; how much more was resident at most
 import argparse
 import os
 import pathlib
-import socket
 import statistics
-import struct
 import tempfile
 import time
 
-import bson
 import server_process
+from raw_wire import RawConnection, message
 
 TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
-
-
-def large_message():
-    documents = b"documents\0" + 3 * bson.encode({"x": bytes(15_000_000)})
-    sequence = b"\1" + struct.pack("<i", len(documents) + 4) + documents
-    body = struct.pack("<i", 0) + b"\0" + bson.encode({"ping": 1, "$db": "admin"}) + sequence
-    return struct.pack("<iiii", len(body) + 16, 7, 0, 2013) + body
-
-
-def receive(stream, count):
-    received = b""
-    while len(received) < count:
-        part = stream.recv(count - len(received))
-        assert part, "the server has closed the connection"
-        received += part
-    return received
 
 
 class Measured:
     def __init__(self, binary, directory):
         server_process.BINARY = binary
         self.running = server_process.Server(directory).wait_until_it_answers()
-        self.stream = socket.create_connection(("127.0.0.1", self.running.port))
+        self.connection = RawConnection(self.running.port, timeout=60)
         self.seconds = []
         self.process = pathlib.Path("/proc") / str(self.running.process.pid)
         self.resident = self.most_resident()
@@ -54,11 +36,10 @@ class Measured:
         user, system = (self.process / "stat").read_text().rpartition(")")[2].split()[11:13]
         return int(user) + int(system)
 
-    def ask(self, message):
+    def ask(self, large):
         began = time.perf_counter()
-        self.stream.sendall(message)
-        (length,) = struct.unpack("<i", receive(self.stream, 4))
-        reply = bson.decode(receive(self.stream, length - 4)[17:])
+        self.connection.send_bytes(large)
+        *_, reply = self.connection.receive()
         self.seconds.append(time.perf_counter() - began)
         assert reply["code"] == 40415, f"the message was not looked at: {reply}"
 
@@ -68,7 +49,8 @@ def main():
     parser.add_argument("binaries", nargs="+")
     parser.add_argument("--rounds", type=int, default=40)
     given = parser.parse_args()
-    message = large_message()
+    documents = 3 * [{"x": bytes(15_000_000)}]
+    large = message({"ping": 1, "$db": "admin"}, sequences=[("documents", documents)])
     measured = []
     with tempfile.TemporaryDirectory() as directory:
         try:
@@ -76,7 +58,7 @@ def main():
                 measured.append(Measured(binary, pathlib.Path(directory) / str(number)))
             for number in range(given.rounds):
                 for one in measured if number % 2 else reversed(measured):
-                    one.ask(message)
+                    one.ask(large)
             first = statistics.median(measured[0].seconds)
             for binary, one in zip(given.binaries, measured):
                 median = statistics.median(one.seconds)

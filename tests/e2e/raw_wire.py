@@ -11,9 +11,18 @@ MORE_TO_COME, EXHAUST_ALLOWED = 1 << 1, 1 << 16
 ZLIB = 2
 
 
-def message(command, request=1):
+def msg_payload(command, flags=0, sequences=()):
+    """What an OP_MSG has behind its header; `sequences`: names and documents."""
+    payload = struct.pack("<I", flags) + b"\0" + bson.encode(command)
+    for name, documents in sequences:
+        section = name.encode() + b"\0" + b"".join(bson.encode(document) for document in documents)
+        payload += b"\1" + struct.pack("<i", 4 + len(section)) + section
+    return payload
+
+
+def message(command, request=1, sequences=()):
     """The bytes of an OP_MSG, for senders in a hurry."""
-    payload = struct.pack("<I", 0) + b"\0" + bson.encode(command)
+    payload = msg_payload(command, sequences=sequences)
     return struct.pack("<iiii", 16 + len(payload), request, 0, OP_MSG) + payload
 
 
@@ -40,11 +49,7 @@ class RawConnection:
         return self.last_request
 
     def send_msg(self, command, flags=0, sequences=()):
-        payload = struct.pack("<I", flags) + b"\0" + bson.encode(command)
-        for name, documents in sequences:
-            section = name.encode() + b"\0" + b"".join(bson.encode(document) for document in documents)
-            payload += b"\1" + struct.pack("<i", 4 + len(section)) + section
-        return self.send(OP_MSG, payload)
+        return self.send(OP_MSG, msg_payload(command, flags, sequences))
 
     def send_query(self, namespace, command):
         payload = struct.pack("<i", 0) + namespace.encode() + b"\0" + struct.pack("<ii", 0, -1) + bson.encode(command)
