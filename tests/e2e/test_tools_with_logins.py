@@ -6,6 +6,8 @@ import pty
 import signal
 import stat
 import subprocess
+import termios
+import time
 import urllib.parse
 
 import pymongo
@@ -211,6 +213,14 @@ def test_a_cluster_with_a_key_of_ones_own(start_cluster, tmp_path):  # noqa: F81
         assert client.admin.command("replSetGetStatus")["ok"] == 1
 
 
+def until_hidden(terminal):
+    """Waits until a terminal does not show any more what is typed: the question comes first."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while termios.tcgetattr(terminal)[3] & termios.ECHO:
+        assert time.monotonic() < deadline, "what is typed is still shown"
+        time.sleep(0.01)
+
+
 def at_a_terminal(typed, *arguments):
     """What the program shows at a terminal of its own where this is typed, and its exit status."""
     child, terminal = pty.fork()
@@ -220,6 +230,7 @@ def at_a_terminal(typed, *arguments):
     try:
         while not shown.endswith(b": "):
             shown += os.read(terminal, 4096)
+        until_hidden(terminal)
         os.write(terminal, typed.encode() + b"\n")
         while piece := os.read(terminal, 4096):
             shown += piece
