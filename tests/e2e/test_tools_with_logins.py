@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import termios
-import time
 import urllib.parse
 
 import pymongo
@@ -213,12 +212,9 @@ def test_a_cluster_with_a_key_of_ones_own(start_cluster, tmp_path):  # noqa: F81
         assert client.admin.command("replSetGetStatus")["ok"] == 1
 
 
-def until_hidden(terminal):
-    """Waits until a terminal does not show any more what is typed: the question comes first."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while termios.tcgetattr(terminal)[3] & termios.ECHO:
-        assert time.monotonic() < deadline, "what is typed is still shown"
-        time.sleep(0.01)
+def is_shown(terminal):
+    """Whether a terminal shows what is typed."""
+    return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
 
 
 def at_a_terminal(typed, *arguments):
@@ -230,8 +226,8 @@ def at_a_terminal(typed, *arguments):
     try:
         while not shown.endswith(b": "):
             shown += os.read(terminal, 4096)
-        until_hidden(terminal)
-        os.write(terminal, typed.encode() + b"\n")
+        shown_meanwhile = is_shown(terminal)
+        os.write(terminal, typed.encode())
         while piece := os.read(terminal, 4096):
             shown += piece
     except OSError:
@@ -239,7 +235,9 @@ def at_a_terminal(typed, *arguments):
         pass
     finally:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        shown_again = is_shown(terminal)
         os.close(terminal)
+    assert not shown_meanwhile and shown_again, "hidden before the question is asked, and as it was afterwards"
     return shown.decode(), status
 
 
@@ -248,10 +246,12 @@ def test_a_password_that_is_left_out_is_asked_for(start_server):
     with server.client() as first:
         first.admin.command("createUser", ROOT[0], pwd=ROOT[1], roles=["root"])
     calendar = ["calendar", "--uri", f"mongodb://{ROOT[0]}@127.0.0.1:{server.port}"]
-    shown, status = at_a_terminal(ROOT[1], *calendar)
+    shown, status = at_a_terminal(f"{ROOT[1]}\n", *calendar)
     assert status == 0 and shown.startswith(f"Password of {ROOT[0]}: ") and ROOT[1] not in shown and "ttl" in shown.lower(), shown
-    shown, status = at_a_terminal("wrong", *calendar)
+    shown, status = at_a_terminal("wrong\n", *calendar)
     assert status != 0 and "Authentication failed" in shown, shown
+    shown, status = at_a_terminal("half of it\x03", *calendar)
+    assert status == -signal.SIGINT and "half" not in shown, shown
     without = subprocess.run([BINARY, *calendar], capture_output=True, text=True, stdin=subprocess.DEVNULL, start_new_session=True,
                              timeout=PATIENCE_SECONDS)
     assert without.returncode != 0 and "cannot be asked for" in without.stderr, without

@@ -35,6 +35,7 @@ mod machine;
 mod member_login;
 mod network;
 mod options;
+mod password_prompt;
 mod pid_file;
 mod processor;
 mod replica_set;

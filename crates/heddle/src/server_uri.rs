@@ -1,5 +1,6 @@
 //! What subcommands that ask a running server have in common.
 
+use crate::password_prompt::ask_for_password;
 use bench::{BenchError, NamedServer};
 use clap::Arg;
 use replication::network::{MemberTls, NetworkOptions, TcpPeers};
@@ -29,7 +30,7 @@ impl ServerUri {
     /// It names no single server, or files that cannot be used; there is no terminal to ask for a password.
     pub(crate) fn parse(uri: &str) -> Result<Self, BenchError> {
         let ask = |user: &str| {
-            rpassword::prompt_password(format!("Password of {user}: "))
+            ask_for_password(&format!("Password of {user}: "))
                 .map_err(|error| format!("{user} has no password, and it cannot be asked for: {error}"))
         };
         let NamedServer { host, identity, tls } = NamedServer::parse(uri, ask)?;
