@@ -222,7 +222,7 @@ def at_a_terminal(typed, *arguments):
     child, terminal = pty.fork()
     if child == 0:
         os.execv(BINARY, [BINARY, *map(str, arguments)])
-    shown = b""
+    shown, shown_meanwhile = b"", None
     try:
         while not shown.endswith(b": "):
             shown += os.read(terminal, 4096)
@@ -237,7 +237,7 @@ def at_a_terminal(typed, *arguments):
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         shown_again = is_shown(terminal)
         os.close(terminal)
-    assert not shown_meanwhile and shown_again, "hidden before the question is asked, and as it was afterwards"
+    assert shown_meanwhile is False and shown_again, f"hidden before the question is asked, and as it was afterwards: {shown}"
     return shown.decode(), status
 
 
