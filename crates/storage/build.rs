@@ -1,8 +1,8 @@
-//! Compiles the few calls of RocksDB's that its C interface lacks (`limiter.cc` and `sealed.cc` in
-//! `src/engine/rocks`).
+//! Compiles the few calls of RocksDB's that its C interface lacks (`*.cc` in `src/engine/rocks`).
 
 fn main() {
-    const SHIMS: [&str; 2] = ["src/engine/rocks/limiter.cc", "src/engine/rocks/sealed.cc"];
+    const SHIMS: [&str; 3] =
+        ["src/engine/rocks/compressor.cc", "src/engine/rocks/limiter.cc", "src/engine/rocks/sealed.cc"];
     for shim in SHIMS {
         println!("cargo:rerun-if-changed={shim}");
     }

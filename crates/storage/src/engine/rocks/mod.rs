@@ -1,5 +1,6 @@
 //! RocksDB behind the [`Engine`] trait. No other module names a RocksDB type.
 
+mod compressor;
 mod deletions;
 mod errors;
 pub(crate) mod examine;

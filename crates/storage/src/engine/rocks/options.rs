@@ -5,7 +5,7 @@ use rocksdb::{
     CompactOptions, DBCompressionType, DBRecoveryMode, LogLevel, Options, statistics::StatsLevel,
 };
 
-use super::raw;
+use super::{compressor, raw};
 use crate::engine::EngineShape;
 use crate::keyspace::Keyspace;
 use crate::options::StorageOptions;
@@ -177,6 +177,7 @@ pub(super) fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cac
     family.set_bottommost_compression_options(ZSTD_WINDOW_BITS, ZSTD_LEVEL, 0, DICTIONARY_BYTES, true);
     family.set_bottommost_zstd_max_train_bytes(DICTIONARY_SAMPLES * DICTIONARY_BYTES, true);
     raw::bound_dictionary_buffer(&mut family, DICTIONARY_BUFFER_BYTES);
+    compressor::keep_contexts(&mut family);
     if options.engine_defaults {
         as_it_comes::set(&mut family);
     }
