@@ -80,6 +80,8 @@ pub struct BudgetStatistics {
     pub engine_bytes_per_second: u64,
     /// What compaction alone may write of it, by a rate of its own; 0 is no limit.
     pub compaction_bytes_per_second: u64,
+    /// What compaction may take of the processors; 0 is no limit.
+    pub compaction_processors: f64,
     /// How far these are behind: from 0 to 1, where everything is theirs.
     pub debt: f64,
     /// What late clients leave of the budget: from an eighth to 1.

@@ -616,6 +616,7 @@ impl StoreInner {
         // Nobody sets the rate any more, and somebody waits.
         self.engine.set_io_rate(self.knobs().io_budget_bytes_per_second);
         self.engine.set_compaction_rate(0);
+        self.engine.set_compaction_processors(0);
         // The governor is gone: whoever waits at the gate goes on and is refused.
         self.open_gates();
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.

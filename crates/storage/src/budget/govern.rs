@@ -16,6 +16,8 @@ const SYNC_BYTES: u64 = 8 << 20;
 /// The number of threads changes no more often: it is written to a file.
 const JOBS_FOR: Duration = Duration::from_secs(10);
 
+const US_PER_SECOND: u64 = 1_000_000;
+
 /// What the governor knows from one tick to the next.
 #[derive(Debug)]
 pub(crate) struct BudgetGovernor {
@@ -31,7 +33,10 @@ pub(crate) struct BudgetGovernor {
     has_sealed: bool,
     engine_rate: u64,
     compaction_rate: u64,
+    processors: u64,
     jobs: Option<(u32, Instant)>,
+    /// Threads that can run at a time.
+    parallelism: usize,
     /// What was applied when deletions in tables were last looked for.
     tidied: u64,
 }
@@ -55,7 +60,9 @@ impl BudgetGovernor {
             has_sealed: false,
             engine_rate: u64::MAX,
             compaction_rate: 0,
+            processors: 0,
             jobs: None,
+            parallelism: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             tidied: 0,
         }
     }
@@ -147,6 +154,16 @@ impl BudgetGovernor {
         if rates.engine != self.engine_rate {
             self.engine_rate = rates.engine;
             store.engine.set_io_rate(rates.engine);
+        }
+        let threads = (knobs.background_jobs_max as usize).min(self.parallelism) as u64;
+        let spent = || store.engine.compaction_us();
+        // Whoever lifts the limit of bytes lifts this one.
+        let most = if most == 0 { 0 } else { threads * US_PER_SECOND };
+        let processors = self.controller.decide_processors(most, debt, is_hurried, spent, now);
+        if processors != self.processors {
+            self.processors = processors;
+            store.budget.set_processors(processors);
+            store.engine.set_compaction_processors(processors);
         }
     }
 

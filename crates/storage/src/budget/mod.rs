@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{MemtableState, Pressure};
 use crate::gate::{Band, GateLimits};
-use calm::CalmRate;
+use calm::{CalmBounds, CalmRate};
 use latency::Lateness;
 
 /// However late clients are answered, flush and compaction get this.
@@ -39,6 +39,10 @@ const SQUEEZE_STEP: f64 = 0.7;
 const RELAX_STEP: f64 = 0.02;
 /// How often the latency is judged.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What flush and compaction write per second while nothing is owed, …
+const CALM_BYTES: CalmBounds = CalmBounds { headroom: 1.5, share: 8, least: 16 << 20 };
+/// … and what compaction takes of the processors, in microseconds.
+const CALM_PROCESSORS: CalmBounds = CalmBounds { headroom: 1.2, share: 1, least: 250_000 };
 /// Level-0 files from which on they count: RocksDB begins to compact.
 const LEVEL0_FROM: u64 = 4;
 /// Everything is given when a figure is this part of the way to where commits are paced.
@@ -116,6 +120,8 @@ pub(crate) struct IoBudget {
     compaction_wanted: AtomicU64,
     /// The same as it is in force.
     compaction: AtomicU64,
+    /// What compaction may take of the processors, in microseconds per second; 0 is no limit.
+    processors: AtomicU64,
 }
 
 impl IoBudget {
@@ -183,6 +189,14 @@ impl IoBudget {
     pub(crate) fn compaction(&self) -> u64 {
         self.compaction.load(Ordering::Relaxed)
     }
+
+    pub(crate) fn set_processors(&self, us_per_second: u64) {
+        self.processors.store(us_per_second, Ordering::Relaxed);
+    }
+
+    pub(crate) fn processors(&self) -> u64 {
+        self.processors.load(Ordering::Relaxed)
+    }
 }
 
 /// See [`IoBudget::hurry`].
@@ -233,13 +247,19 @@ pub(crate) fn debt(
 #[derive(Debug)]
 pub(crate) struct RateController {
     calm: CalmRate,
+    calm_processors: CalmRate,
     squeeze: f64,
     looked: Option<Instant>,
 }
 
 impl RateController {
     pub(crate) fn new() -> RateController {
-        RateController { calm: CalmRate::new(), squeeze: 1.0, looked: None }
+        RateController {
+            calm: CalmRate::new(CALM_BYTES),
+            calm_processors: CalmRate::new(CALM_PROCESSORS),
+            squeeze: 1.0,
+            looked: None,
+        }
     }
 
     /// Whether nothing would change if nobody looked any more, as long as nothing is written or read.
@@ -279,8 +299,7 @@ impl RateController {
         let left = self.squeeze + (1.0 - self.squeeze) * debt;
         let most_now = most as f64;
         let calm = self.calm.of(most, moved, now);
-        // Each step of debt is worth the same factor: compaction that is a little behind is not let loose.
-        let wanted = if is_hurried { most_now } else { calm * (most_now / calm.max(1.0)).powf(debt) };
+        let wanted = if is_hurried { most_now } else { beyond_calm(calm, most_now, debt) };
         let least = SQUEEZED_MIN.min(most);
         Rates {
             total: ((most_now * left) as u64).max(least),
@@ -290,4 +309,25 @@ impl RateController {
             reason,
         }
     }
+
+    /// What compaction may take of the processors from now on, in microseconds per second, of at most `most`; 0
+    /// is no limit. It has spent `spent` since the start.
+    pub(crate) fn decide_processors(
+        &mut self,
+        most: u64,
+        debt: f64,
+        is_hurried: bool,
+        spent: impl FnOnce() -> u64,
+        now: Instant,
+    ) -> u64 {
+        let calm = self.calm_processors.of(most, spent, now);
+        let left = self.squeeze + (1.0 - self.squeeze) * debt;
+        let wanted = (beyond_calm(calm, most as f64, debt) * left) as u64;
+        if is_hurried || wanted >= most { 0 } else { wanted.max(CALM_PROCESSORS.least) }
+    }
+}
+
+/// Each step of debt is worth the same factor: compaction that is a little behind is not let loose.
+fn beyond_calm(calm: f64, most: f64, debt: f64) -> f64 {
+    calm * (most / calm.max(1.0)).powf(debt)
 }

@@ -127,6 +127,7 @@ impl StoreInner {
             bytes_per_second: rates.total,
             engine_bytes_per_second: rates.engine,
             compaction_bytes_per_second: self.budget.compaction(),
+            compaction_processors: self.budget.processors() as f64 / 1e6,
             debt: rates.debt,
             squeeze: rates.squeeze,
             reason: rates.reason,

@@ -117,6 +117,37 @@ fn a_calm_engine_gets_somewhat_more_than_it_has_needed_lately() {
     assert_eq!(small.engine, 8 * MIB, "no more than there is");
 }
 
+/// What a compaction that needs so much of two processors may take after so many seconds with this debt, in
+/// hundredths of one.
+fn processors(needed: f64, debt: f64, is_hurried: bool, lateness: Lateness, seconds: u64) -> u64 {
+    let (mut controller, mut now, most) = (RateController::new(), Instant::now(), 2_000_000);
+    let (mut spent, mut limit) = (0, 0);
+    for _ in 0..seconds * 100 {
+        let share = if limit == 0 { most } else { limit };
+        spent += share.min((needed * 1e6) as u64) / 100;
+        now += TICK;
+        controller.decide(MOST, debt, is_hurried, || 0, || Some(lateness), now);
+        limit = controller.decide_processors(most, debt, is_hurried, || spent, now);
+    }
+    limit / 10_000
+}
+
+#[test]
+fn compaction_takes_somewhat_more_of_the_processors_than_it_has_needed_lately() {
+    let calm = |needed: f64, debt: f64| processors(needed, debt, false, Lateness::OnTime, 600);
+    assert_eq!(processors(0.5, 0.0, false, Lateness::OnTime, 1), 0, "no limit, as long as nothing is known");
+    assert_eq!((calm(0.5, 0.0), calm(0.8, 0.0)), (60, 96));
+    assert_eq!(calm(0.01, 0.0), 25, "the least");
+    assert_eq!(calm(2.0, 0.0), 0, "all there is");
+    assert_eq!(calm(0.5, 0.5), 109, "what is owed");
+    assert_eq!(calm(0.5, 1.0), 0);
+    assert_eq!(processors(0.5, 0.0, true, Lateness::OnTime, 600), 0, "somebody waits for it");
+    assert_eq!(processors(0.5, 0.0, false, Lateness::TooLate, 600), 25);
+    let both = processors(0.5, 0.9, false, Lateness::TooLate, 600);
+    assert!(both > 120, "{both}: what is owed takes the squeeze back");
+    assert_eq!(RateController::new().decide_processors(0, 0.0, false, || 0, Instant::now()), 0, "no budget");
+}
+
 #[test]
 fn who_waits_for_a_flush_gets_everything() {
     let rates = RateController::new().decide(MOST, 0.0, true, || 0, || None, Instant::now());

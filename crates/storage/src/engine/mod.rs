@@ -191,6 +191,15 @@ pub trait Engine: Send + Sync + 'static {
     /// not wait for it.
     fn set_compaction_rate(&self, _bytes_per_second: u64) {}
 
+    /// Has compaction take no more of the processors' time than that, in microseconds per second; 0 is no
+    /// limit.
+    fn set_compaction_processors(&self, _us_per_second: u64) {}
+
+    /// The processor time that compaction has spent since the start, in microseconds.
+    fn compaction_us(&self) -> u64 {
+        0
+    }
+
     /// How many threads flush and compaction may have. May write files.
     ///
     /// # Errors

@@ -74,6 +74,7 @@ fn budget(budget: &BudgetStatistics) -> Document {
         "bytesPerSecond": (budget.bytes_per_second as i64),
         "engineBytesPerSecond": (budget.engine_bytes_per_second as i64),
         "compactionBytesPerSecond": (budget.compaction_bytes_per_second as i64),
+        "compactionProcessors": (budget.compaction_processors),
         "reason": (budget.reason.name()), "debt": (budget.debt), "squeeze": (budget.squeeze),
         "late": (budget.late as i64), "squeezed": (budget.squeezed as i64),
     }

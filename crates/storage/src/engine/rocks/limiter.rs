@@ -15,6 +15,8 @@ const FAIRNESS: i32 = 10;
 const RATE_MAX: i64 = 1 << 40;
 /// At a lower one RocksDB would hand out nothing at all in a step.
 const COMPACTION_RATE_MIN: i64 = 5_000;
+/// A hundredth of a processor.
+const COMPACTION_PROCESSORS_MIN: i64 = 10_000;
 /// How long flush and compaction may run before somebody else who is due does: a thread with a shorter slice,
 /// which is everybody else, goes first when it wakes up. Their share of the processors stays what it is.
 const SLICE: Duration = Duration::from_millis(20);
@@ -27,6 +29,8 @@ unsafe extern "C" {
         thread_begins: extern "C" fn(),
     ) -> *mut ffi::rocksdb_ratelimiter_t;
     fn heddle_limiter_set_compaction_rate(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes_per_second: i64);
+    fn heddle_limiter_set_compaction_processors(limiter: *mut ffi::rocksdb_ratelimiter_t, us_per_second: i64);
+    fn heddle_limiter_compaction_us(limiter: *const ffi::rocksdb_ratelimiter_t) -> i64;
     #[cfg(test)]
     fn heddle_limiter_request(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes: i64, is_compaction: bool);
     fn heddle_limiter_set_rate(limiter: *mut ffi::rocksdb_ratelimiter_t, bytes_per_second: i64);
@@ -83,6 +87,23 @@ impl RateLimiter {
         };
         // SAFETY: the limiter lives as long as `self`, and `install` has made it.
         unsafe { heddle_limiter_set_compaction_rate(self.0, rate) };
+    }
+
+    /// Has compaction take no more of the processors' time, in microseconds per second (10,000 are the least);
+    /// 0 is no limit. Its threads count what they have spent whenever they write.
+    pub(super) fn set_compaction_processors(&self, us_per_second: u64) {
+        let rate = match us_per_second {
+            0 => 0,
+            us => rate(us).max(COMPACTION_PROCESSORS_MIN),
+        };
+        // SAFETY: the limiter lives as long as `self`, and `install` has made it.
+        unsafe { heddle_limiter_set_compaction_processors(self.0, rate) };
+    }
+
+    /// The processor time that compaction has spent, in microseconds.
+    pub(super) fn compaction_us(&self) -> u64 {
+        // SAFETY: the limiter lives as long as `self`, and `install` has made it.
+        unsafe { heddle_limiter_compaction_us(self.0) }.unsigned_abs()
     }
 
     /// The bytes that flush and compaction were let through.
@@ -158,6 +179,35 @@ mod tests {
         request(rate / 2, true);
         let took = began.elapsed().as_secs_f64();
         assert!(took > 0.4, "half a second's bytes took {took} s");
+    }
+
+    #[test]
+    fn compaction_pays_for_the_processor_time_that_it_takes() {
+        let spend = |limiter: &RateLimiter| {
+            let began = std::time::Instant::now();
+            while began.elapsed() < Duration::from_millis(100) {
+                std::hint::spin_loop();
+            }
+            limiter.request(1, true);
+            began.elapsed()
+        };
+        let limiter = RateLimiter::install(&mut Options::default(), 1 << 40);
+        std::thread::scope(|scope| {
+            // A few milliseconds at least, and minutes for them at this rate.
+            limiter.set_compaction_processors(1);
+            let compaction = scope.spawn(|| spend(&limiter));
+            let flush = scope.spawn(|| limiter.request(1 << 30, false));
+            flush.join().unwrap();
+            assert!(!compaction.is_finished(), "a compaction waits for its share");
+            limiter.set_compaction_processors(0);
+            compaction.join().unwrap();
+        });
+        let spent = limiter.compaction_us();
+        assert!(spent > 5_000, "{spent} us were counted");
+        limiter.set_compaction_processors(20_000);
+        let took = std::thread::scope(|scope| scope.spawn(|| spend(&limiter)).join().unwrap());
+        let least = Duration::from_micros((limiter.compaction_us() - spent) * 40);
+        assert!(took > least, "a fiftieth of a processor: {took:?} is less than {least:?}");
     }
 
     #[test]

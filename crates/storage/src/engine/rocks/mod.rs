@@ -458,6 +458,16 @@ impl Engine for RocksEngine {
         self.database.limiter.as_ref().map_or(0, RateLimiter::passed)
     }
 
+    fn set_compaction_processors(&self, us_per_second: u64) {
+        if let Some(limiter) = &self.database.limiter {
+            limiter.set_compaction_processors(us_per_second);
+        }
+    }
+
+    fn compaction_us(&self) -> u64 {
+        self.database.limiter.as_ref().map_or(0, RateLimiter::compaction_us)
+    }
+
     fn set_compaction_rate(&self, bytes_per_second: u64) {
         if let Some(limiter) = &self.database.limiter {
             limiter.set_for_compaction(bytes_per_second);
