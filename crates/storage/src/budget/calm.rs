@@ -1,6 +1,6 @@
-//! What flush and compaction get while nothing is owed: somewhat more than they have needed lately, of bytes or
-//! of the processors' time, so that the same work is spread over the whole time instead of filling a processor
-//! and the disk now and then.
+//! What flush and compaction get while nothing is owed: somewhat more than they have needed lately, of bytes
+//! or of the processors' time, so that the same work is spread over the whole time instead of filling a
+//! processor and the disk now and then.
 
 use std::time::{Duration, Instant};
 

@@ -10,6 +10,7 @@
 //! they write. The further they are behind, the more they get, up to the most long before commits are paced.
 //! While clients wait longer than the target, everything gets less; but what is owed takes the squeeze back,
 //! so that debt never grows without end because of it. Beyond the most the gate paces commits (`gate/`).
+//! Compaction has the same of the processors' time.
 //!
 //! This file decides from what it is given, the time included; the governor asks it each tick. See
 //! `docs/design/io-budget.md`.
@@ -310,8 +311,8 @@ impl RateController {
         }
     }
 
-    /// What compaction may take of the processors from now on, in microseconds per second, of at most `most`; 0
-    /// is no limit. It has spent `spent` since the start.
+    /// What compaction may take of the processors from now on, in microseconds per second, of at most `most`;
+    /// 0 is no limit. It has spent `spent` since the start.
     pub(crate) fn decide_processors(
         &mut self,
         most: u64,

@@ -89,8 +89,8 @@ impl RateLimiter {
         unsafe { heddle_limiter_set_compaction_rate(self.0, rate) };
     }
 
-    /// Has compaction take no more of the processors' time, in microseconds per second (10,000 are the least);
-    /// 0 is no limit. Its threads count what they have spent whenever they write.
+    /// Has compaction take no more of the processors' time, in microseconds per second (10,000 are the
+    /// least); 0 is no limit. Its threads count what they have spent whenever they write.
     pub(super) fn set_compaction_processors(&self, us_per_second: u64) {
         let rate = match us_per_second {
             0 => 0,
