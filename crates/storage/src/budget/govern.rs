@@ -33,7 +33,6 @@ pub(crate) struct BudgetGovernor {
     has_sealed: bool,
     engine_rate: u64,
     compaction_rate: u64,
-    processors: u64,
     jobs: Option<(u32, Instant)>,
     /// Threads that can run at a time.
     parallelism: usize,
@@ -60,7 +59,6 @@ impl BudgetGovernor {
             has_sealed: false,
             engine_rate: u64::MAX,
             compaction_rate: 0,
-            processors: 0,
             jobs: None,
             parallelism: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             tidied: 0,
@@ -160,8 +158,7 @@ impl BudgetGovernor {
         // Whoever lifts the limit of bytes lifts this one.
         let most = if most == 0 { 0 } else { threads * US_PER_SECOND };
         let processors = self.controller.decide_processors(most, debt, is_hurried, spent, now);
-        if processors != self.processors {
-            self.processors = processors;
+        if processors != store.budget.processors() {
             store.budget.set_processors(processors);
             store.engine.set_compaction_processors(processors);
         }

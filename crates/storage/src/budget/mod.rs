@@ -297,7 +297,7 @@ impl RateController {
             (_, _, true) => BudgetReason::Latency,
             _ => BudgetReason::Calm,
         };
-        let left = self.squeeze + (1.0 - self.squeeze) * debt;
+        let left = self.left(debt);
         let most_now = most as f64;
         let calm = self.calm.of(most, moved, now);
         let wanted = if is_hurried { most_now } else { beyond_calm(calm, most_now, debt) };
@@ -311,6 +311,11 @@ impl RateController {
         }
     }
 
+    /// What the squeeze leaves, as far as the debt does not take it back.
+    fn left(&self, debt: f64) -> f64 {
+        self.squeeze + (1.0 - self.squeeze) * debt
+    }
+
     /// What compaction may take of the processors from now on, in microseconds per second, of at most `most`;
     /// 0 is no limit. It has spent `spent` since the start.
     pub(crate) fn decide_processors(
@@ -322,8 +327,7 @@ impl RateController {
         now: Instant,
     ) -> u64 {
         let calm = self.calm_processors.of(most, spent, now);
-        let left = self.squeeze + (1.0 - self.squeeze) * debt;
-        let wanted = (beyond_calm(calm, most as f64, debt) * left) as u64;
+        let wanted = (beyond_calm(calm, most as f64, debt) * self.left(debt)) as u64;
         if is_hurried || wanted >= most { 0 } else { wanted.max(CALM_PROCESSORS.least) }
     }
 }

@@ -59,12 +59,12 @@ int64_t SpentMicros() {
   return micros - std::exchange(before, micros);
 }
 
-// What flush and compaction pass together. Compaction, which asks with the low priority, passes a limit of
+// What flush and compaction pass together. Compaction, which asks with the low priority, passes limits of
 // its own before: no flush ever waits for that one, nor behind a compaction that does.
-class TwoLimits : public RateLimiter {
+class EngineLimits : public RateLimiter {
  public:
   // Each thread of flush and compaction calls `thread_begins` before it writes its first bytes.
-  TwoLimits(int64_t bytes_per_second, int64_t refill_us, int32_t fairness, void (*thread_begins)())
+  EngineLimits(int64_t bytes_per_second, int64_t refill_us, int32_t fairness, void (*thread_begins)())
       : thread_begins_(thread_begins),
         all_(NewGenericRateLimiter(bytes_per_second, refill_us, fairness)),
         compaction_(bytes_per_second, refill_us, fairness),
@@ -131,7 +131,7 @@ struct rocksdb_ratelimiter_t {
 extern "C" rocksdb_ratelimiter_t* heddle_limiter_create(int64_t bytes_per_second, int64_t refill_us,
                                                         int32_t fairness, void (*thread_begins)()) {
   return new rocksdb_ratelimiter_t{
-      std::make_shared<TwoLimits>(bytes_per_second, refill_us, fairness, thread_begins)};
+      std::make_shared<EngineLimits>(bytes_per_second, refill_us, fairness, thread_begins)};
 }
 
 extern "C" void heddle_limiter_set_rate(rocksdb_ratelimiter_t* limiter, int64_t bytes_per_second) {
@@ -144,17 +144,17 @@ extern "C" int64_t heddle_limiter_rate(const rocksdb_ratelimiter_t* limiter) {
 
 // Of one that `heddle_limiter_create` has made.
 extern "C" void heddle_limiter_set_compaction_rate(rocksdb_ratelimiter_t* limiter, int64_t bytes_per_second) {
-  static_cast<TwoLimits*>(limiter->rep.get())->SetCompactionRate(bytes_per_second);
+  static_cast<EngineLimits*>(limiter->rep.get())->SetCompactionRate(bytes_per_second);
 }
 
 // As above. 0 is no limit.
 extern "C" void heddle_limiter_set_compaction_processors(rocksdb_ratelimiter_t* limiter, int64_t us_per_second) {
-  static_cast<TwoLimits*>(limiter->rep.get())->SetCompactionProcessors(us_per_second);
+  static_cast<EngineLimits*>(limiter->rep.get())->SetCompactionProcessors(us_per_second);
 }
 
 // As above: the processor time of compaction so far.
 extern "C" int64_t heddle_limiter_compaction_us(const rocksdb_ratelimiter_t* limiter) {
-  return static_cast<const TwoLimits*>(limiter->rep.get())->CompactionMicros();
+  return static_cast<const EngineLimits*>(limiter->rep.get())->CompactionMicros();
 }
 
 extern "C" int64_t heddle_limiter_passed(const rocksdb_ratelimiter_t* limiter) {

@@ -13,10 +13,8 @@ const REFILL_US: i64 = 20_000;
 const FAIRNESS: i32 = 10;
 /// Nothing reaches this rate, which is far from where products overflow.
 const RATE_MAX: i64 = 1 << 40;
-/// At a lower one RocksDB would hand out nothing at all in a step.
+/// At a lower one RocksDB would hand out nothing at all in a step, of bytes or of microseconds.
 const COMPACTION_RATE_MIN: i64 = 5_000;
-/// A hundredth of a processor.
-const COMPACTION_PROCESSORS_MIN: i64 = 10_000;
 /// How long flush and compaction may run before somebody else who is due does: a thread with a shorter slice,
 /// which is everybody else, goes first when it wakes up. Their share of the processors stays what it is.
 const SLICE: Duration = Duration::from_millis(20);
@@ -81,21 +79,15 @@ impl RateLimiter {
     /// Has compaction write no faster than that (5,000 bytes a second are the least), whatever flushes do; 0
     /// is no limit of its own. Who waits for it follows within a step.
     pub(super) fn set_for_compaction(&self, bytes_per_second: u64) {
-        let rate = match bytes_per_second {
-            0 => 0,
-            bytes => rate(bytes).max(COMPACTION_RATE_MIN),
-        };
+        let rate = compaction_rate(bytes_per_second);
         // SAFETY: the limiter lives as long as `self`, and `install` has made it.
         unsafe { heddle_limiter_set_compaction_rate(self.0, rate) };
     }
 
-    /// Has compaction take no more of the processors' time, in microseconds per second (10,000 are the
+    /// Has compaction take no more of the processors' time, in microseconds per second (5,000 are the
     /// least); 0 is no limit. Its threads count what they have spent whenever they write.
     pub(super) fn set_compaction_processors(&self, us_per_second: u64) {
-        let rate = match us_per_second {
-            0 => 0,
-            us => rate(us).max(COMPACTION_PROCESSORS_MIN),
-        };
+        let rate = compaction_rate(us_per_second);
         // SAFETY: the limiter lives as long as `self`, and `install` has made it.
         unsafe { heddle_limiter_set_compaction_processors(self.0, rate) };
     }
@@ -135,6 +127,14 @@ impl Drop for RateLimiter {
 /// A thread of flush or compaction is about to write.
 extern "C" fn take_long_slices() {
     niceness::set_slice(SLICE);
+}
+
+/// Of a limit that is compaction's alone: 0 stays none.
+fn compaction_rate(per_second: u64) -> i64 {
+    match per_second {
+        0 => 0,
+        amount => rate(amount).max(COMPACTION_RATE_MIN),
+    }
 }
 
 /// RocksDB takes positive rates. One that nothing reaches is none.
