@@ -8,7 +8,7 @@ import bson
 import pymongo
 import pytest
 
-from access_server import AccessServer, refused
+from access_server import ROOT, AccessServer, refused
 from keyed_set import KeyedSet
 
 SPOOF = "Unauthorized to set user digest in LogicalSessionId"
@@ -192,5 +192,36 @@ def test_what_one_user_has_written_is_not_told_to_another(tmp_path):
             assert {bytes(row["uid"]) for row in rows} == {digest("a"), digest("b")}
             entries = root.local["oplog.rs"].find({"ns": "shop.things", "op": "i"})
             assert {bytes(entry["lsid"]["uid"]) for entry in entries} == {digest("a"), digest("b")}
+    finally:
+        running.kill_all()
+
+
+def test_a_set_that_goes_over_to_access_control_does_nothing_twice(tmp_path):
+    running = KeyedSet(tmp_path, 1, make_root=False)
+    try:
+        (member,) = running.members
+
+        def starts_again(*own):
+            (member,) = running.members
+            running.own[member.directory] = own
+            assert member.stop() == 0
+            running.restart(member)
+            running.primary()
+
+        starts_again("--transitionToAuth")
+        running.make_root(1)
+        session = uuid.uuid4()
+        increment = {"update": "things", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"a": 1}}, "upsert": True}], "txnNumber": bson.Int64(1)}
+        with running.client() as root, named(root, session) as started:
+            assert "retriedStmtIds" not in root.shop.command(increment, session=started)
+        # Nobody has to log in yet, and is not taken for who has.
+        with running.as_user(running.members[0]) as nobody, named(nobody, session) as started:
+            assert "retriedStmtIds" not in nobody.shop.command(increment, session=started)
+        starts_again()
+        with running.client() as root, named(root, session) as started:
+            assert root.shop.command(increment, session=started)["retriedStmtIds"] == [0]
+            assert root.shop.things.find_one() == {"_id": 1, "a": 2}
+            rows = [row["_id"] for row in root.config.transactions.find({"_id.id": binary(session)})]
+        assert {bytes(row["uid"]) for row in rows} == {hashlib.sha256(b"").digest(), digest(ROOT[0])}
     finally:
         running.kill_all()

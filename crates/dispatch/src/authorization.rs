@@ -332,7 +332,7 @@ fn unauthorized<N: Node>(context: &CommandContext<'_, N>) -> CommandError {
     CommandError::new(code::UNAUTHORIZED, message)
 }
 
-/// The session of a request. Who is not logged in has none, though it names one.
+/// The session of a request. Who is not logged in where everybody has to be has none, though it names one.
 ///
 /// # Errors
 /// As [`CommandContext::session`].
@@ -341,22 +341,30 @@ pub(crate) fn session_in_use<N: Node>(
     client: &Client,
     named: LogicalSessionId,
 ) -> CommandResult<Option<LogicalSessionId>> {
-    if !server.access.is_enforced() {
-        return Ok(Some(LogicalSessionId::of_nobody(named.id)));
-    }
+    let is_enforced = server.access.is_enforced();
     match client.access.user.lock().as_ref() {
-        Some(logged_in) => named_by(&logged_in.user, named, Action::ImpersonateUser).map(Some),
-        None => Ok(None),
+        Some(logged_in) => {
+            named_by(Some(&logged_in.user), named, Action::ImpersonateUser, is_enforced).map(Some)
+        }
+        None if is_enforced => Ok(None),
+        None => Ok(Some(named)),
     }
 }
 
-/// The session that a user means: its own one, unless it names another's as whoever may do `with` can.
-fn named_by(user: &AccessUser, named: LogicalSessionId, with: Action) -> CommandResult<LogicalSessionId> {
-    let own = SessionOwner(user.digest);
-    let is_own = named.owner == SessionOwner::NOBODY || named.owner == own;
-    match is_own {
-        true => Ok(LogicalSessionId { owner: own, ..named }),
-        false if user.may(AccessTarget::Cluster, with) => Ok(named),
+/// The session that a user means: its own one, unless it names another's as whoever may do `with` can, and
+/// everybody where nothing is enforced.
+fn named_by(
+    user: Option<&AccessUser>,
+    named: LogicalSessionId,
+    with: Action,
+    is_enforced: bool,
+) -> CommandResult<LogicalSessionId> {
+    let own = owner_of(user);
+    if named.owner == SessionOwner::NOBODY || named.owner == own {
+        return Ok(LogicalSessionId { owner: own, ..named });
+    }
+    match !is_enforced || user.is_some_and(|user| user.may(AccessTarget::Cluster, with)) {
+        true => Ok(named),
         false => {
             let message = "Unauthorized to set user digest in LogicalSessionId";
             Err(CommandError::new(code::UNAUTHORIZED, message))
@@ -364,13 +372,16 @@ fn named_by(user: &AccessUser, named: LogicalSessionId, with: Action) -> Command
     }
 }
 
+/// Whose sessions somebody's are. A user's are its own where it need not log in too: a set that goes over to
+/// access control, member by member, knows what it was sent before by the same name.
+fn owner_of(user: Option<&AccessUser>) -> SessionOwner {
+    user.map_or(SessionOwner::NOBODY, |user| SessionOwner(user.digest))
+}
+
 impl<N: Node> CommandContext<'_, N> {
     /// Whose sessions the asker's are.
     pub fn session_owner(&self) -> SessionOwner {
-        match self.server.access.is_enforced() {
-            true => self.client.access.user().map_or(SessionOwner::NOBODY, |user| SessionOwner(user.digest)),
-            false => SessionOwner::NOBODY,
-        }
+        owner_of(self.client.access.user().as_deref())
     }
 
     /// The session that the asker means: its own one, unless it names another's, which needs `with` on the
@@ -379,10 +390,8 @@ impl<N: Node> CommandContext<'_, N> {
     /// # Errors
     /// `Unauthorized`: another's, by who may not name it.
     pub fn session(&self, named: LogicalSessionId, with: Action) -> CommandResult<LogicalSessionId> {
-        match self.client.access.user().filter(|_| self.server.access.is_enforced()) {
-            Some(user) => named_by(&user, named, with),
-            None => Ok(LogicalSessionId::of_nobody(named.id)),
-        }
+        let user = self.client.access.user();
+        named_by(user.as_deref(), named, with, self.server.access.is_enforced())
     }
 
     /// Whether who asks may do this; without `--auth` everybody may.
