@@ -199,8 +199,6 @@ def test_what_one_user_has_written_is_not_told_to_another(tmp_path):
 def test_a_set_that_goes_over_to_access_control_does_nothing_twice(tmp_path):
     running = KeyedSet(tmp_path, 1, make_root=False)
     try:
-        (member,) = running.members
-
         def starts_again(*own):
             (member,) = running.members
             running.own[member.directory] = own
