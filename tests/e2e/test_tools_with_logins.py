@@ -221,6 +221,8 @@ def at_a_terminal(typed, *arguments):
     """What the program shows at a terminal of its own where this is typed, and its exit status."""
     child, terminal = pty.fork()
     if child == 0:
+        # Tests that run in the background of a script have it ignored.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.execv(BINARY, [BINARY, *map(str, arguments)])
     shown, shown_meanwhile = b"", None
     try:
