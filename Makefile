@@ -110,6 +110,7 @@ lint: deps
 	$(call announce,debug)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@cargo tree --quiet --locked --depth 0 --target x86_64-unknown-linux-gnu --manifest-path fuzz/Cargo.toml >/dev/null  # its Cargo.lock
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check licenses bans sources; fi
 
 # Known weaknesses of the libraries. Not part of `make test`: the database is a git repository, fetched each time.
