@@ -68,7 +68,11 @@ pub const TARGETS: &[FuzzTarget] = &[
     },
     #[cfg(feature = "oplog")]
     FuzzTarget { name: "oplog", check: oplog::check, kinds: &[REFUSED, HOLDS, "delta", "no delta"] },
-    FuzzTarget { name: "pipeline", check: pipelines::check, kinds: &[REFUSED, HOLDS, "says what it needs"] },
+    FuzzTarget {
+        name: "pipeline",
+        check: pipelines::check,
+        kinds: &[REFUSED, HOLDS, "says what it needs", "spilled"],
+    },
     FuzzTarget { name: "plan", check: plans::check, kinds: PLANS },
     FuzzTarget { name: "projection", check: projections::check, kinds: BOTH },
     FuzzTarget { name: "regex", check: regexes::check, kinds: &[REFUSED, HOLDS, regexes::AS_PCRE2] },

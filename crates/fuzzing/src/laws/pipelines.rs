@@ -1,7 +1,9 @@
 //! Pipelines: one as a whole, with what its front hands to the collection, and on the fields that it says it
-//! needs, yields what its stages yield one after the other.
+//! needs, yields what its stages yield one after the other; so it does with hardly any memory, a step at a time.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use document::{Document, DocumentBuf, doc};
 use query::QueryError;
@@ -9,12 +11,17 @@ use query::aggregate::{
     DocumentSource, Flow, ForeignCollections, ForeignRead, Leading, MaterializedDocuments, Pause, Pipeline,
     PipelineContext, YieldPolicy,
 };
+use query::error::code::EXCEEDED_MEMORY_LIMIT;
 use query::matcher::Matcher;
+use query::sort::{RunReader, RunRecord, RunWriter, SortedRun, SpillStore};
 
 use super::{HOLDS, Met, REFUSED, code, environment, only};
 use crate::generate;
 use crate::source::Source;
 
+/// What `$lookup` and `$facet` fail with, which put nothing aside.
+const LOOKUP_TOO_LARGE: i32 = 4568;
+const FACET_TOO_LARGE: i32 = 4_031_700;
 /// More documents than that are not compared.
 const DOCUMENTS_MAX: usize = 2000;
 
@@ -23,6 +30,53 @@ struct Unhurried;
 impl YieldPolicy for Unhurried {
     fn should_yield(&mut self) -> bool {
         false
+    }
+}
+
+/// Every second look ends the slice.
+struct Hesitant(bool);
+
+impl YieldPolicy for Hesitant {
+    fn should_yield(&mut self) -> bool {
+        self.0 = !self.0;
+        self.0
+    }
+}
+
+/// What was put aside; counts the runs.
+#[derive(Default)]
+struct Aside(AtomicUsize);
+
+#[derive(Default)]
+struct RunAside(VecDeque<RunRecord>);
+
+impl SpillStore for Aside {
+    fn create_run(&self) -> Result<Box<dyn RunWriter>, QueryError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(RunAside::default()))
+    }
+}
+
+impl RunWriter for RunAside {
+    fn write(&mut self, record: &RunRecord) -> Result<(), QueryError> {
+        self.0.push_back(record.clone());
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError> {
+        Ok(self)
+    }
+}
+
+impl SortedRun for RunAside {
+    fn open(self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
+        Ok(self)
+    }
+}
+
+impl RunReader for RunAside {
+    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
+        Ok(self.0.pop_front().map(|next| *record = next).is_some())
     }
 }
 
@@ -89,16 +143,27 @@ fn drain(
     documents: Vec<DocumentBuf>,
     items: &Arc<Vec<DocumentBuf>>,
 ) -> Result<Vec<DocumentBuf>, QueryError> {
+    drain_within(pipeline, documents, items, PipelineContext::new(environment()), &mut Unhurried)
+}
+
+fn drain_within(
+    pipeline: &Pipeline,
+    documents: Vec<DocumentBuf>,
+    items: &Arc<Vec<DocumentBuf>>,
+    context: PipelineContext,
+    policy: &mut dyn YieldPolicy,
+) -> Result<Vec<DocumentBuf>, QueryError> {
     let foreign: Arc<dyn ForeignCollections> = Arc::new(Items(Arc::clone(items)));
-    let context = PipelineContext { foreign: Some(foreign), ..PipelineContext::new(environment()) };
+    let context = PipelineContext { foreign: Some(foreign), ..context };
     let source = Box::new(MaterializedDocuments::new(Arc::new(documents)));
     let mut top = pipeline.open(source, &context)?;
     let mut found = Vec::new();
     loop {
-        let pause = top.run(&mut Unhurried, &mut |document| {
+        let pause = top.run(policy, &mut |document| {
             found.push(document.to_buf());
             Ok(if found.len() < DOCUMENTS_MAX { Flow::More } else { Flow::Pause })
         })?;
+        top.save();
         if pause == Pause::End || found.len() >= DOCUMENTS_MAX {
             return Ok(found);
         }
@@ -124,6 +189,7 @@ pub(super) fn check(bytes: &[u8], met: &mut Met) {
         return met.note("long");
     }
     assert_same(&one_by_one, &whole, &stages, &documents, "one by one");
+    check_spilling(&pipeline, &stages, &documents, &items, &whole, source.pick(&[150, 300, 600, 1500]), met);
     let leading = pipeline.take_leading();
     let front =
         run(&stages_of(&leading), documents.clone(), &items).expect("it was run as part of the whole");
@@ -148,6 +214,72 @@ pub(super) fn check(bytes: &[u8], met: &mut Met) {
         }
     }
     met.note(HOLDS);
+}
+
+/// How much the order of what comes out says.
+#[derive(PartialEq)]
+enum Order {
+    Told,
+    /// Groups come in any.
+    Any,
+    /// What a stage makes of groups depends on how they come.
+    Counts,
+}
+
+fn order(stages: &[Document]) -> Order {
+    let groups = ["$group", "$sortByCount"];
+    let of_one =
+        ["$match", "$project", "$set", "$addFields", "$unset", "$redact", "$replaceRoot", "$replaceWith"];
+    let mut order = Order::Told;
+    for stage in stages {
+        let (name, operand) = stage.first().expect("a stage has a name");
+        let has_pipelines = ["$facet", "$lookup", "$unionWith"].contains(&name);
+        let text = if has_pipelines { format!("{operand:?}") } else { String::new() };
+        let is_behind = order == Order::Any && !of_one.contains(&name);
+        if is_behind || groups.iter().any(|group| text.contains(group)) {
+            return Order::Counts;
+        }
+        if groups.contains(&name) {
+            order = Order::Any;
+        }
+    }
+    order
+}
+
+/// With so few bytes for each stage, and a place for the rest, it yields the same.
+fn check_spilling(
+    pipeline: &Pipeline,
+    stages: &[Document],
+    documents: &[DocumentBuf],
+    items: &Arc<Vec<DocumentBuf>>,
+    whole: &[DocumentBuf],
+    memory_bytes: usize,
+    met: &mut Met,
+) {
+    let aside = Arc::new(Aside::default());
+    let spill: Arc<dyn SpillStore> = Arc::<Aside>::clone(&aside);
+    let context = PipelineContext { memory_bytes, spill: Some(spill), ..PipelineContext::new(environment()) };
+    let found = code(drain_within(pipeline, documents.to_vec(), items, context, &mut Hesitant(false)));
+    match found {
+        Err(LOOKUP_TOO_LARGE | FACET_TOO_LARGE | EXCEEDED_MEMORY_LIMIT) => met.note("fits nowhere"),
+        Err(code) => panic!("with {memory_bytes} bytes: {code}: {stages:?}\nof {documents:?}"),
+        Ok(mut found) => {
+            let mut whole = whole.to_vec();
+            match order(stages) {
+                Order::Told => {}
+                Order::Any => {
+                    for documents in [&mut found, &mut whole] {
+                        documents.sort_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
+                    }
+                }
+                Order::Counts => return,
+            }
+            assert_same(&found, &whole, stages, documents, "with hardly any memory");
+            if aside.0.load(Ordering::Relaxed) > 0 {
+                met.note("spilled");
+            }
+        }
+    }
 }
 
 fn assert_same(

@@ -15,7 +15,8 @@ use super::{
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::matcher::Matcher;
-use crate::sort::{RunReader, RunRecord, RunWriter, SortedRun, SpillStore};
+use crate::sort::SpillStore;
+use crate::sort::tests::Shelf;
 
 /// Has its slice ended before each document.
 struct Hesitant {
@@ -79,45 +80,6 @@ impl ForeignCollections for Items {
         }
         let found: Vec<Document> = found.into_iter().skip(read.leading.skip as usize).collect();
         Ok(source(&found))
-    }
-}
-
-/// Runs in memory.
-#[derive(Default)]
-struct Spill {
-    count: Arc<Mutex<usize>>,
-}
-
-#[derive(Default)]
-struct MemoryRun(VecDeque<RunRecord>);
-
-impl SpillStore for Spill {
-    fn create_run(&self) -> Result<Box<dyn RunWriter>, QueryError> {
-        *self.count.lock().expect("one thread") += 1;
-        Ok(Box::new(MemoryRun::default()))
-    }
-}
-
-impl RunWriter for MemoryRun {
-    fn write(&mut self, record: &RunRecord) -> Result<(), QueryError> {
-        self.0.push_back(record.clone());
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError> {
-        Ok(self)
-    }
-}
-
-impl SortedRun for MemoryRun {
-    fn open(self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
-        Ok(self)
-    }
-}
-
-impl RunReader for MemoryRun {
-    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
-        Ok(self.0.pop_front().map(|next| *record = next).is_some())
     }
 }
 
@@ -552,12 +514,11 @@ fn blocking_stages_refuse_or_spill_beyond_their_memory() {
         let refused = run(&many(), &stages, &small).map_err(|error| error.code);
         assert_eq!(refused, Err(292), "{stages:?}");
     }
-    let spill = Spill::default();
-    let runs = Arc::clone(&spill.count);
-    let spilling = PipelineContext { spill: Some(Arc::new(spill)), ..small };
+    let shelf = Shelf::default();
+    let spilling = PipelineContext { spill: Some(Arc::new(shelf.clone())), ..small };
     let in_memory = run(&many(), &group, &context());
     assert_eq!(run(&many(), &group, &spilling), in_memory);
-    assert!(*runs.lock().expect("one thread") > 0, "nothing was spilled");
+    assert!(shelf.figures().written > 0, "nothing was spilled");
     assert_eq!(in_memory.map(|groups| groups.len()), Ok(500));
 }
 

@@ -20,7 +20,7 @@ mod run;
 mod sorter;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use pattern::MAX_SORT_FIELDS;
 pub use pattern::{SortPart, SortPattern};

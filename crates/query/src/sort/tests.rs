@@ -93,17 +93,17 @@ fn refusals() {
 
 /// Keeps runs in memory, counts those that are there and the records that are written.
 #[derive(Default, Clone)]
-struct Shelf(Arc<Mutex<ShelfFigures>>);
+pub(crate) struct Shelf(Arc<Mutex<ShelfFigures>>);
 
 #[derive(Default)]
-struct ShelfFigures {
+pub(crate) struct ShelfFigures {
     runs: usize,
     runs_max: usize,
-    written: usize,
+    pub(crate) written: usize,
 }
 
 impl Shelf {
-    fn figures(&self) -> MutexGuard<'_, ShelfFigures> {
+    pub(crate) fn figures(&self) -> MutexGuard<'_, ShelfFigures> {
         self.0.lock().expect("no test panics with the lock")
     }
 }

@@ -31,11 +31,10 @@ fn groups_that_are_there_already_do_not_grow_without_bound() {
         assert_eq!(in_memory.as_ref().map(Vec::len), Ok(40), "{accumulator:?}");
         let small = PipelineContext { memory_bytes: 20_000, ..context() };
         assert_eq!(run(&many(), &stages, &small).map_err(|error| error.code), Err(292), "{accumulator:?}");
-        let spill = Spill::default();
-        let runs = Arc::clone(&spill.count);
-        let spilling = PipelineContext { spill: Some(Arc::new(spill)), ..small };
+        let shelf = Shelf::default();
+        let spilling = PipelineContext { spill: Some(Arc::new(shelf.clone())), ..small };
         assert_eq!(run(&many(), &stages, &spilling), in_memory, "{accumulator:?}");
-        assert!(*runs.lock().expect("one thread") > 0, "nothing was spilled for {accumulator:?}");
+        assert!(shelf.figures().written > 0, "nothing was spilled for {accumulator:?}");
     }
 }
 
@@ -50,7 +49,7 @@ fn a_group_whose_documents_were_put_aside_does_not_begin_anew_when_there_is_room
     let group = doc! { "_id": "$k", "n": { "$sum": 1 }, "last": { "$last": "$pad" } };
     let stages = array![{ "$group": group }, { "$sort": { "_id": 1 } }];
     let small =
-        PipelineContext { memory_bytes: 20_000, spill: Some(Arc::new(Spill::default())), ..context() };
+        PipelineContext { memory_bytes: 20_000, spill: Some(Arc::new(Shelf::default())), ..context() };
     let expect = run(&documents, &stages, &context());
     assert_eq!(expect.as_ref().map(Vec::len), Ok(2));
     assert_eq!(run(&documents, &stages, &small), expect);
@@ -92,7 +91,7 @@ fn accumulators_that_keep_few_stay_small() {
 #[test]
 fn one_group_that_fits_nowhere_is_refused() {
     let small =
-        PipelineContext { memory_bytes: 20_000, spill: Some(Arc::new(Spill::default())), ..context() };
+        PipelineContext { memory_bytes: 20_000, spill: Some(Arc::new(Shelf::default())), ..context() };
     let stages =
         array![{ "$group": { "_id": Value::Null, "a": { "$push": "$pad" }, "b": { "$push": "$_id" } } }];
     let error = run(&many(), &stages, &small).expect_err("it holds too much");
@@ -138,7 +137,7 @@ fn the_stages_of_an_operation_share_its_memory() {
         let peak = *peak.lock().expect("one thread");
         Ok::<_, QueryError>((found, peak))
     };
-    let spill = || -> Option<Arc<dyn SpillStore>> { Some(Arc::new(Spill::default())) };
+    let spill = || -> Option<Arc<dyn SpillStore>> { Some(Arc::new(Shelf::default())) };
     let (expect, alone) = run(Memory::default(), spill()).expect("each stage alone");
     assert!(alone > 100_000, "four stages hold only {alone} bytes");
     let (found, together) = run(Memory::of(60_000), spill()).expect("all stages together");
