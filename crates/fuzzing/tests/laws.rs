@@ -95,6 +95,7 @@ laws! {
     expressions: "expression";
     filters: "filter";
     logins: "login";
+    members: "member";
     entries_of_the_oplog: "oplog";
     pipelines: "pipeline";
     plans: "plan";

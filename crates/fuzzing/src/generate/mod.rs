@@ -19,4 +19,4 @@ pub(crate) use projection::projection;
 pub(crate) use regex::{pattern, regex_options, searched_text};
 pub(crate) use schema::schema;
 pub(crate) use update::{array_filters, update};
-pub(crate) use value::{document, field, int, operand, path, stored, text, value};
+pub(crate) use value::{document, field, int, operand, path, spoiled, stored, text, value};

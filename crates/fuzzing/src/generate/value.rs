@@ -178,3 +178,16 @@ pub(crate) fn stored(source: &mut Source<'_>) -> Document {
     }
     document
 }
+
+/// One field in a while is another value, or is not there.
+pub(crate) fn spoiled(source: &mut Source<'_>, mut document: Document) -> Document {
+    if !document.is_empty() && source.one_in(4) {
+        let place = source.below(document.len());
+        let name = document.iter().nth(place).map(|(name, _)| name.to_owned()).expect("it has as many");
+        match source.one_in(2) {
+            true => drop(document.remove(&name)),
+            false => drop(document.insert(name, value(source, 2))),
+        }
+    }
+    document
+}

@@ -4,6 +4,8 @@ mod documents;
 mod expressions;
 mod filters;
 mod logins;
+#[cfg(feature = "oplog")]
+mod members;
 mod messages;
 #[cfg(feature = "oplog")]
 mod oplog;
@@ -65,6 +67,12 @@ pub const TARGETS: &[FuzzTarget] = &[
         name: "login",
         check: logins::check,
         kinds: &[REFUSED, HOLDS, "no challenge", "wrong proof"],
+    },
+    #[cfg(feature = "oplog")]
+    FuzzTarget {
+        name: "member",
+        check: members::check,
+        kinds: &[REFUSED, HOLDS, "no configuration", "configuration"],
     },
     #[cfg(feature = "oplog")]
     FuzzTarget { name: "oplog", check: oplog::check, kinds: &[REFUSED, HOLDS, "delta", "no delta"] },

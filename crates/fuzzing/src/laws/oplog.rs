@@ -1,7 +1,6 @@
-//! Entries of the oplog, deltas and messages of members: what is read is written back as it was read.
+//! Entries of the oplog and deltas: what is read is written back as it was read.
 
 use document::{Document, DocumentBuf, Timestamp, Value, doc};
-use replication::RaftMessage;
 use replication::oplog::{OplogEntry, delta};
 
 use super::{HOLDS, Met, REFUSED};
@@ -10,7 +9,6 @@ use crate::source::Source;
 
 pub(super) fn check(bytes: &[u8], met: &mut Met) {
     read_entry(bytes, met);
-    let _ = RaftMessage::decode(bytes);
     let mut source = Source::new(bytes);
     let entry = entry(&mut source).to_buf();
     read_entry(entry.as_bytes(), met);
@@ -51,20 +49,7 @@ fn entry(source: &mut Source<'_>) -> Document {
         entry.push("txnNumber", generate::int(source));
         entry.push("stmtId", generate::int(source));
     }
-    spoil(source, entry)
-}
-
-/// One field in a while is another value, or is not there.
-fn spoil(source: &mut Source<'_>, mut entry: Document) -> Document {
-    if source.one_in(4) {
-        let place = source.below(entry.len());
-        let name = entry.iter().nth(place).map(|(name, _)| name.to_owned()).expect("it has as many");
-        match source.one_in(2) {
-            true => drop(entry.remove(&name)),
-            false => drop(entry.insert(name, generate::value(source, 2))),
-        }
-    }
-    entry
+    generate::spoiled(source, entry)
 }
 
 fn operation(source: &mut Source<'_>, depth: usize) -> Document {

@@ -182,13 +182,12 @@ fn modes(document: RawDocument<'_>) -> Result<Vec<Mode>, SetError> {
                 let found = tag.value().kind().alias();
                 return Err(invalid(format!("Expected {place} to be a number, not {found}")));
             };
-            if count < 1.0 {
-                return Err(invalid(format!(
-                    "Value of {place} must be positive, but found {}",
-                    count as i64
-                )));
+            // As MongoDB: what is no number counts for nothing, and what is too large for as much as there is.
+            let count = count as i32;
+            if count < 1 {
+                return Err(invalid(format!("Value of {place} must be positive, but found {count}")));
             }
-            wanted.push((tag.name().to_owned(), count as usize));
+            wanted.push((tag.name().to_owned(), count.unsigned_abs() as usize));
         }
         modes.push((name.to_owned(), wanted));
     }

@@ -74,7 +74,7 @@ fn what_is_shown_is_read_again() {
         "settings",
         doc! {
             "chainingAllowed": false, "electionTimeoutMillis": 1500,
-            "getLastErrorModes": { "m": { "dc": 1 } },
+            "getLastErrorModes": { "m": { "dc": 1 }, "huge": { "disk": (i64::MAX) } },
             "readFreshness": { "maxStalenessMS": 500, "waitMS": 20 },
             "replicaSetId": (document::ObjectId::from_bytes([7; 12])),
         },
@@ -186,6 +186,10 @@ fn settings_are_checked() {
     check(doc! { "getLastErrorModes": { "m": { "dc": 1 } } }, "No replica set tag key dc in config");
     check(
         doc! { "getLastErrorModes": { "m": { "dc": 0 } } },
+        "Value of getLastErrorModes.m.dc must be positive, but found 0",
+    );
+    check(
+        doc! { "getLastErrorModes": { "m": { "dc": (f64::NAN) } } },
         "Value of getLastErrorModes.m.dc must be positive, but found 0",
     );
     let message = "Replica set config contains customized getLastErrorDefaults, which has been deprecated \
