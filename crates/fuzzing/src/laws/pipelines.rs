@@ -1,5 +1,6 @@
 //! Pipelines: one as a whole, with what its front hands to the collection, and on the fields that it says it
-//! needs, yields what its stages yield one after the other; so it does with hardly any memory, a step at a time.
+//! needs, yields what its stages yield one after the other; so it does with hardly any memory, a step at a
+//! time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -182,7 +182,7 @@ fn modes(document: RawDocument<'_>) -> Result<Vec<Mode>, SetError> {
                 let found = tag.value().kind().alias();
                 return Err(invalid(format!("Expected {place} to be a number, not {found}")));
             };
-            // As MongoDB: what is no number counts for nothing, and what is too large for as much as there is.
+            // As MongoDB: NaN counts for nothing, and what is too large for the largest there is.
             let count = count as i32;
             if count < 1 {
                 return Err(invalid(format!("Value of {place} must be positive, but found {count}")));
