@@ -108,12 +108,12 @@ impl PrivilegeSet {
 
     /// Whether the action may be done with this.
     pub fn allows(&self, target: AccessTarget<'_>, action: Action) -> bool {
-        self.actions_on(target).any(|actions| actions.contains(action))
+        self.any(target, |actions| actions.contains(action))
     }
 
     /// Whether anything at all may be done with this.
     pub fn allows_something(&self, target: AccessTarget<'_>) -> bool {
-        self.actions_on(target).any(|actions| !actions.is_empty())
+        self.any(target, |actions| !actions.is_empty())
     }
 
     /// Whether anything at all may be done with this database or something in it.
@@ -123,28 +123,24 @@ impl PrivilegeSet {
             || !self.collection_names.is_empty()
     }
 
-    fn actions_on<'s>(&'s self, target: AccessTarget<'s>) -> impl Iterator<Item = ActionSet> + 's {
-        let none = ActionSet::NONE;
-        let of_database = |name: &str| self.databases.get(name).copied().unwrap_or_default();
+    /// Whether this holds of any of the sets that are about the target; what needs no look-up is asked first.
+    fn any(&self, target: AccessTarget<'_>, holds: impl Fn(ActionSet) -> bool) -> bool {
+        let of = |known: Option<&ActionSet>| known.is_some_and(|actions| holds(*actions));
         // What the server keeps for itself is granted by name only.
-        let any_normal = |database: &str| match database {
-            "local" | "config" => none,
-            _ => self.any_normal,
+        let of_database = |name: &str| {
+            !matches!(name, "local" | "config") && holds(self.any_normal) || of(self.databases.get(name))
         };
-        let sets = match target {
-            AccessTarget::Anything => [none; 4],
-            AccessTarget::Cluster => [self.cluster, none, none, none],
-            AccessTarget::Database(name) => [of_database(name), any_normal(name), none, none],
+        let of_target = || match target {
+            AccessTarget::Anything => false,
+            AccessTarget::Cluster => holds(self.cluster),
+            AccessTarget::Database(name) => of_database(name),
             AccessTarget::Collection(database, name) => {
-                let names = self.collection_names.get(name).copied().unwrap_or_default();
-                let exact = self.collections.get(database).and_then(|known| known.get(name)).copied();
-                match is_normal(name) {
-                    true => [of_database(database), any_normal(database), names, exact.unwrap_or_default()],
-                    false => [names, exact.unwrap_or_default(), none, none],
-                }
+                is_normal(name) && of_database(database)
+                    || of(self.collection_names.get(name))
+                    || of(self.collections.get(database).and_then(|known| known.get(name)))
             }
         };
-        sets.into_iter().chain([self.any_resource])
+        holds(self.any_resource) || of_target()
     }
 }
 

@@ -90,22 +90,27 @@ impl AccessControl {
 /// Who a connection is.
 #[derive(Debug, Default)]
 pub struct ClientAccess {
-    user: Mutex<Option<LoggedIn>>,
+    user: Mutex<Option<Arc<LoggedIn>>>,
     /// A login between its first and its last message.
     pub(crate) login: Mutex<Option<Box<Login>>>,
     /// It has said that it is another member with messages of the log, and has yet to show that it is.
     wants_thread: AtomicBool,
 }
 
-/// Who is logged in, and its place among the connections of this user.
+/// Who is logged in, and its place among the connections of this user. Each connection has its own: requests
+/// count who looks at it, and what all connections of a user counted would go from processor to processor.
 #[derive(Debug)]
-struct LoggedIn {
+pub(crate) struct LoggedIn {
     user: Arc<AccessUser>,
     /// `None` for members, and where nobody is held to anything.
-    connection: Option<UserConnection>,
+    connection: Option<Arc<UserConnection>>,
 }
 
 impl ClientAccess {
+    fn logged_in(&self) -> Option<Arc<LoggedIn>> {
+        self.user.lock().clone()
+    }
+
     /// Who is logged in.
     pub fn user(&self) -> Option<Arc<AccessUser>> {
         self.user.lock().as_ref().map(|logged_in| Arc::clone(&logged_in.user))
@@ -143,15 +148,16 @@ impl ClientAccess {
     /// What is stored of the user now; `None`: it is logged in no more.
     fn renew(&self, current: Option<&Arc<AccessUser>>) {
         let mut known = self.user.lock();
-        match (&mut *known, current) {
+        *known = match (known.take(), current) {
             (Some(logged_in), Some(current)) => {
-                if let Some(connection) = &logged_in.connection {
+                let connection = logged_in.connection.clone();
+                if let Some(connection) = &connection {
                     connection.look_at(current);
                 }
-                logged_in.user = Arc::clone(current);
+                Some(Arc::new(LoggedIn { user: Arc::clone(current), connection }))
             }
-            (known, _) => *known = None,
-        }
+            _ => None,
+        };
     }
 }
 
@@ -180,8 +186,8 @@ impl Client {
     pub(crate) fn log_in(&self, user: Arc<AccessUser>, connection: Option<UserConnection>) {
         let is_member = user.is_member();
         let mut known = self.access.user.lock();
-        let connection = connection.or_else(|| known.take()?.connection);
-        *known = Some(LoggedIn { user, connection });
+        let connection = connection.map(Arc::new).or_else(|| known.take()?.connection.clone());
+        *known = Some(Arc::new(LoggedIn { user, connection }));
         drop(known);
         if is_member && self.access.wants_thread.load(Ordering::Relaxed) {
             self.link.give_thread();
@@ -252,13 +258,13 @@ pub(crate) fn is_authorized<N: Node>(
     if context.server.commands().requirement(position).is_open() {
         return Ok(Authorization::Granted);
     }
-    let Some(user) = context.client.access.user() else {
+    let Some(logged_in) = context.client.access.logged_in() else {
         return check(context, position, localhost_user());
     };
-    if !user.is_of(context.server.node.access_generation()) {
+    if !logged_in.user.is_of(context.server.node.access_generation()) {
         return Ok(Authorization::Outdated);
     }
-    check(context, position, &user)
+    check(context, position, &logged_in.user)
 }
 
 /// The same with what is stored of the user now.

@@ -3,9 +3,13 @@
 //! ```text
 //!   own thread ──▶ thread-local queue ─────┐
 //!                                          ├─▶ run_batch
-//!   other threads ──▶ remote queue (lock) ─┘
+//!   other threads ──▶ remote queue (lock) ─┤
+//!        │            newcomers (lock) ────┘ some of them
 //!        └── wakes the owner if it sleeps or is about to
 //! ```
+//! Newcomers are connections that are polled for the first time. Of those that come at once a batch takes
+//! some: who is there already does not wait for all of them.
+//!
 //! Invariant: when tasks lie in the remote queue and the owner sleeps, somebody is about to wake it. The
 //! owner says that it will sleep *before* it looks at the remote queue for the last time; who pushes looks
 //! whether it sleeps *after* the push.
@@ -17,19 +21,29 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// One of so many tasks of a full batch may be a newcomer.
+const NEWCOMERS_SHARE: usize = 16;
+
 /// Ends the owner's sleep; may be called when it does not sleep.
 type Unpark = Box<dyn Fn() + Send + Sync>;
 
 /// See the module.
 pub(crate) struct RunQueue {
-    /// Tasks that other threads woke; `None` after the owner has ended. A leaf in the order of locks, held
-    /// for a push or a swap.
-    remote: Mutex<Option<VecDeque<Task>>>,
+    /// Tasks from other threads; `None` after the owner has ended. A leaf in the order of locks, held for a
+    /// push or a swap.
+    remote: Mutex<Option<Remote>>,
     sleeping: AtomicBool,
     unpark: Unpark,
     executed: AtomicU64,
     remote_pushes: AtomicU64,
     unparks: AtomicU64,
+}
+
+#[derive(Default)]
+struct Remote {
+    /// Those that other threads woke.
+    woken: VecDeque<Task>,
+    newcomers: VecDeque<Task>,
 }
 
 /// The queue of the thread that owns one.
@@ -60,7 +74,7 @@ pub(crate) struct Ownership {
 impl RunQueue {
     pub(crate) fn new(unpark: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
-            remote: Mutex::new(Some(VecDeque::new())),
+            remote: Mutex::new(Some(Remote::default())),
             sleeping: AtomicBool::new(false),
             unpark: Box::new(unpark),
             executed: AtomicU64::new(0),
@@ -88,6 +102,23 @@ impl RunQueue {
         }
     }
 
+    fn push_remote(&self, task: Task, queue: impl FnOnce(&mut Remote) -> &mut VecDeque<Task>) {
+        let refused = match &mut *self.remote.lock() {
+            Some(remote) => {
+                queue(remote).push_back(task);
+                None
+            }
+            None => Some(task),
+        };
+        if refused.is_some() {
+            // Nobody drives this loop any more. Dropped here, the task ends what it stands for; the lock is
+            // free.
+            return;
+        }
+        self.remote_pushes.fetch_add(1, Ordering::Relaxed);
+        self.wake_owner();
+    }
+
     /// Ends the owner's sleep if it sleeps.
     pub(crate) fn wake_owner(&self) {
         if self.sleeping.swap(false, Ordering::SeqCst) {
@@ -106,29 +137,21 @@ impl TaskQueue for RunQueue {
             }
             Some(task)
         });
-        let Some(task) = foreign else { return };
-        let refused = match &mut *self.remote.lock() {
-            Some(remote) => {
-                remote.push_back(task);
-                None
-            }
-            None => Some(task),
-        };
-        if refused.is_some() {
-            // Nobody drives this loop any more. Dropped here, the task ends what it stands for; the lock is
-            // free.
-            return;
+        if let Some(task) = foreign {
+            self.push_remote(task, |remote| &mut remote.woken);
         }
-        self.remote_pushes.fetch_add(1, Ordering::Relaxed);
-        self.wake_owner();
+    }
+
+    fn push_newcomer(&self, task: Task) {
+        self.push_remote(task, |remote| &mut remote.newcomers);
     }
 }
 
 impl Ownership {
-    /// Runs what is queued now, at most `most` tasks; what these wake runs in the next batch. Answers with
-    /// the number run.
+    /// Runs what is queued now, at most `most` tasks, and of newcomers a few of these; what these wake runs in
+    /// the next batch. Answers with the number run.
     pub(crate) fn run_batch(&self, most: usize) -> usize {
-        self.take_remote();
+        self.take_remote((most / NEWCOMERS_SHARE).max(1));
         let queued = LOCAL.with_borrow(|local| local.tasks.len()).min(most);
         for _ in 0..queued {
             let Some(task) = LOCAL.with_borrow_mut(|local| local.tasks.pop_front()) else { break };
@@ -149,7 +172,8 @@ impl Ownership {
     /// Announces a sleep. False when there is something to run: then there is none.
     pub(crate) fn prepare_sleep(&self) -> bool {
         self.queue.sleeping.store(true, Ordering::SeqCst);
-        let remote_waits = self.queue.remote.lock().as_ref().is_some_and(|remote| !remote.is_empty());
+        let waits = |remote: &Remote| !(remote.woken.is_empty() && remote.newcomers.is_empty());
+        let remote_waits = self.queue.remote.lock().as_ref().is_some_and(waits);
         if self.has_tasks() || remote_waits {
             self.awake();
             return false;
@@ -167,12 +191,16 @@ impl Ownership {
         self.queue.sleeping.store(false, Ordering::SeqCst);
     }
 
-    fn take_remote(&self) {
-        if let Some(remote) = &mut *self.queue.remote.lock()
-            && !remote.is_empty()
-        {
-            LOCAL.with_borrow_mut(|local| local.tasks.append(remote));
+    fn take_remote(&self, newcomers_max: usize) {
+        let Some(remote) = &mut *self.queue.remote.lock() else { return };
+        if remote.woken.is_empty() && remote.newcomers.is_empty() {
+            return;
         }
+        let count = remote.newcomers.len().min(newcomers_max);
+        LOCAL.with_borrow_mut(|local| {
+            local.tasks.append(&mut remote.woken);
+            local.tasks.extend(remote.newcomers.drain(..count));
+        });
     }
 }
 

@@ -20,6 +20,11 @@ pub(crate) type Task = async_task::Runnable;
 pub(crate) trait TaskQueue: Send + Sync + 'static {
     /// Takes a task that is to be polled soon; never waits.
     fn push(&self, task: Task);
+
+    /// The same for a connection's first poll, which may wait behind those that are there already.
+    fn push_newcomer(&self, task: Task) {
+        self.push(task);
+    }
 }
 
 /// Makes a connection's future a task of `home` and has it polled for the first time.
@@ -28,6 +33,7 @@ where
     F: Future<Output = ()> + Send + 'static,
     Q: TaskQueue,
 {
+    let first = Arc::clone(&home);
     let schedule = move |task: Task, info: ScheduleInfo| match pools
         .as_ref()
         .and_then(|pools| pools.of(session.placement()))
@@ -38,5 +44,5 @@ where
     };
     let (task, handle) = async_task::spawn(future, WithInfo(schedule));
     handle.detach();
-    task.schedule();
+    first.push_newcomer(task);
 }

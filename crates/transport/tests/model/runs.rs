@@ -59,10 +59,11 @@ pub(crate) fn own_queue() -> Arc<RunQueue> {
 }
 
 fn spawn(queue: &Arc<RunQueue>, future: impl Future<Output = ()> + Send + 'static) {
+    let first = Arc::clone(queue);
     let queue = Arc::clone(queue);
     let (task, handle) = async_task::spawn(future, move |task| queue.push(task));
     handle.detach();
-    task.schedule();
+    first.push_newcomer(task);
 }
 
 #[test]
@@ -126,4 +127,38 @@ fn an_owner_that_ends_leaves_nothing_behind() {
         waking.join().expect("no panic");
         assert_eq!(Arc::strong_count(&kept), 1, "a task outlives its loop");
     });
+}
+
+#[test]
+fn who_is_there_already_does_not_wait_for_all_newcomers() {
+    // There is one order.
+    let body = || {
+        let queue = own_queue();
+        let ownership = queue.own();
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let note = |name: &'static str| {
+            let ran = Arc::clone(&ran);
+            move || ran.lock().expect("no panic").push(name)
+        };
+        let signal = Arc::new(Signal::default());
+        let (waiting, served) = (Arc::clone(&signal), note("served"));
+        spawn(&queue, async move {
+            waiting.wait().await;
+            served();
+        });
+        assert_eq!(ownership.run_batch(64), 1);
+        for _ in 0..10 {
+            let arrived = note("arrived");
+            spawn(&queue, async move { arrived() });
+        }
+        let waking = thread::spawn(move || signal.set());
+        waking.join().expect("no panic");
+        assert_eq!(ownership.run_batch(64), 5, "one in sixteen of a full batch");
+        assert_eq!(ownership.run_batch(64), 4);
+        assert!(!ownership.prepare_sleep(), "there are newcomers left");
+        assert_eq!(ownership.run_batch(64), 2);
+        let ran = ran.lock().expect("no panic");
+        assert_eq!((ran.first(), ran.len()), (Some(&"served"), 11));
+    };
+    shuttle::check_random(body, 1);
 }
