@@ -1,7 +1,9 @@
 """What logins and TLS cost: python measure_security.py [requests] [storm] [--connections 1000] [--clients 5000] [--repetitions 5]
 
-`requests`: three servers, in clear, with `--auth`, and with `--auth` and TLS, are loaded with finds and updates of one field in turns;
-the tables tell each one's rates and latencies as ratios to the first one's.
+`requests`: three servers, in clear, with `--auth`, and with `--auth` and TLS, are loaded with finds and updates of one field in turns.
+Two processes of one kind differ by some percent for as long as they live, so that each of `--processes` times all are started anew;
+what is told of a kind are the ratios of its median rates to those in clear beside it, and the interval that their median lies in
+(bootstrap, 95 %). A second server in clear shows how far equals are apart.
 
 `storm`: so many clients come back at once, each of which logs in by SCRAM-SHA-256 over TLS and finds one document, while others, who are
 there already, find 1,000 documents a second. What is told: how long it takes until all were served, and the p99 of the others meanwhile
@@ -11,6 +13,7 @@ other machines.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -19,6 +22,7 @@ import subprocess
 import tempfile
 import time
 import urllib.parse
+from random import Random
 
 import server_process
 from access_server import ROOT
@@ -35,7 +39,8 @@ def main():
     parser.add_argument("--connections", type=int, default=1_000)
     parser.add_argument("--clients", type=int, default=5_000)
     parser.add_argument("--seconds", type=int, default=3, help="of one round of requests")
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=5, help="of a storm, or of a round within the same processes")
+    parser.add_argument("--processes", type=int, default=5, help="so many times the servers of requests are started anew")
     parser.add_argument("--apart", action="store_true", help="servers and clients on processors of their own")
     parser.add_argument("--server", default=BINARY, help="another binary for the servers than for the load")
     given = parser.parse_args()
@@ -47,32 +52,44 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         authority = Authority(directory)
-        certificate = authority.issue("server")
-        tls = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(certificate)]
-        servers = {}
-        try:
-            for name, arguments, options in (
-                ("clear", [], {}), ("auth", ["--auth"], {}), ("auth-tls", ["--auth", *tls], trusting(authority)),
-            ):
-                server_process.BINARY = given.server
-                server = Server(
-                    directory / name, "--quiet", *arguments, client_options=options, before=lambda: os.sched_setaffinity(0, of_servers),
-                )
-                servers[name] = (server, uri(server, authority, "--auth" in arguments, bool(options)))
-                server.wait_until_it_answers()
-                if "--auth" in arguments:
-                    with server.client() as client:
-                        client.admin.command("createUser", ROOT[0], pwd=ROOT[1], roles=["root"])
-            if "requests" in given.what:
-                requests(servers, given)
-            if "storm" in given.what:
-                names = ("clear", "auth-tls")
-                ratios = [[storm(name, servers[name][1], directory, given) for name in names] for _ in range(given.repetitions)]
-                for name, of_server in zip(names, zip(*ratios)):
-                    print(f"{name}: p99 of the others beside a storm over that without, median {statistics.median(of_server):.1f} times", flush=True)
-        finally:
-            for server, _ in servers.values():
-                server.stop()
+
+        def start(kinds, name):
+            return servers_of(kinds, directory / name, authority, given.server, of_servers)
+
+        if "requests" in given.what:
+            requests(start, directory, given)
+        if "storm" in given.what:
+            with start(("clear", "auth-tls"), "storm") as servers:
+                ratios = [[storm(name, address, directory, given) for name, address in servers.items()] for _ in range(given.repetitions)]
+            for name, of_server in zip(servers, zip(*ratios)):
+                print(f"{name}: p99 of the others beside a storm over that without, median {statistics.median(of_server):.1f} times", flush=True)
+
+
+@contextlib.contextmanager
+def servers_of(kinds, directory, authority, binary, processors):
+    """New servers on these processors: their addresses by their kinds (a second one of a kind has a number behind it)."""
+    directory.mkdir()
+    certificate = authority.issue("server") if any("tls" in kind for kind in kinds) else None
+    servers, addresses = [], {}
+    try:
+        for kind in kinds:
+            logs_in, speaks_tls = "auth" in kind, "tls" in kind
+            arguments = ["--auth"] * logs_in + ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(certificate)] * speaks_tls
+            server_process.BINARY = binary
+            server = Server(
+                directory / kind, "--quiet", *arguments, client_options=trusting(authority) if speaks_tls else {},
+                before=lambda: os.sched_setaffinity(0, processors),
+            )
+            servers.append(server)
+            addresses[kind] = uri(server, authority, logs_in, speaks_tls)
+            server.wait_until_it_answers()
+            if logs_in:
+                with server.client() as client:
+                    client.admin.command("createUser", ROOT[0], pwd=ROOT[1], roles=["root"])
+        yield addresses
+    finally:
+        for server in servers:
+            server.stop()
 
 
 def uri(server, authority, logs_in, speaks_tls):
@@ -81,15 +98,37 @@ def uri(server, authority, logs_in, speaks_tls):
     return f"mongodb://{user}127.0.0.1:{server.port}/?{tls}"
 
 
-def requests(servers, given):
-    targets = [f"{name}={address}" for name, (_, address) in servers.items()]
-    for workload in ("point-read", "update-only"):
-        print(f"\n{workload}, {given.connections} connections, closed loop", flush=True)
-        subprocess.run(
-            [BINARY, "bench", "server", *targets, "--workload", workload, "--records", RECORDS, "--connections", str(given.connections),
-             "--seconds", str(given.seconds), "--warm-up", "1s", "--repetitions", str(given.repetitions)],
-            check=True, stderr=subprocess.DEVNULL,
-        )
+def requests(start, directory, given):
+    kinds = ("clear", "clear2", "auth", "auth-tls")
+    workloads = ("point-read", "update-only")
+    rates = {workload: [] for workload in workloads}
+    for number in range(given.processes):
+        with start(kinds, f"requests{number}") as servers:
+            for workload in workloads:
+                runs = directory / f"runs-{number}-{workload}"
+                subprocess.run(
+                    [BINARY, "bench", "server", *(f"{kind}={address}" for kind, address in servers.items()), "--workload", workload,
+                     "--records", RECORDS, "--connections", str(given.connections), "--seconds", str(given.seconds), "--warm-up", "1s",
+                     "--repetitions", str(given.repetitions), "--runs", str(runs)],
+                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                )
+                told = [json.loads(run.read_text())["repetitions"] for run in sorted(runs.iterdir())]
+                medians = [statistics.median(one["total"]["operations"] / one["elapsedSeconds"] for one in run) for run in told]
+                rates[workload].append(dict(zip(kinds, medians, strict=True)))
+                print(f"{workload}: " + ", ".join(f"{kind} {rate:,.0f}/s" for kind, rate in rates[workload][-1].items()), flush=True)
+    for workload, rounds in rates.items():
+        print(f"{workload}, {given.connections} connections, closed loop, {given.processes} times new processes, over clear:")
+        for kind in kinds[1:]:
+            ratios = [one[kind] / one["clear"] for one in rounds]
+            low, high = interval_of_median(ratios)
+            print(f"  {kind}: {statistics.median(ratios):.3f} ({low:.3f} to {high:.3f}; each {min(ratios):.3f} to {max(ratios):.3f})")
+
+
+def interval_of_median(values, resamples=10_000):
+    """What 95 % of the medians of resamples are within."""
+    random = Random(1)
+    medians = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(resamples))
+    return medians[resamples // 40], medians[-resamples // 40]
 
 
 def load(address, report, *arguments):

@@ -106,8 +106,8 @@ impl Operation {
                 Ok(Operation::Insert { target: Target::read(entry)?, document: object.to_buf() })
             }
             "u" => {
-                let document_key = document(entry, "o2")?;
-                key_of(document_key)?;
+                let key = document(entry, "o2")?;
+                key_of(key)?;
                 let update = match object.get("$v").map(RawValue::as_i64_exact) {
                     None => {
                         key_of(object)?;
@@ -116,12 +116,12 @@ impl Operation {
                     Some(Some(2)) => OplogUpdate::Delta(document(object, "diff")?.to_buf()),
                     Some(_) => return Err(MalformedEntry::new("'$v' of an update is to be 2")),
                 };
-                let document_key = document_key.to_buf();
+                let document_key = document_key(key);
                 Ok(Operation::Update { target: Target::read(entry)?, document_key, update })
             }
             "d" => {
                 key_of(object)?;
-                Ok(Operation::Delete { target: Target::read(entry)?, document_key: object.to_buf() })
+                Ok(Operation::Delete { target: Target::read(entry)?, document_key: document_key(object) })
             }
             "c" => Ok(Operation::Command(OplogCommand::read(entry, object)?)),
             "n" => Ok(Operation::Noop(object.to_buf())),
@@ -180,7 +180,7 @@ pub(super) fn write_delete(
     write_key(builder.start_document("o"), document);
 }
 
-/// `{ _id }` of a document.
+/// `{ _id }` of a document, whatever else is in it.
 pub(super) fn document_key(document: RawDocument<'_>) -> DocumentBuf {
     let mut bytes = Vec::new();
     write_key(DocumentBuilder::new(&mut bytes), document);
