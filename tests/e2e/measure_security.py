@@ -1,4 +1,4 @@
-"""What logins and TLS cost: python measure_security.py [requests] [storm] [--connections 1000] [--clients 5000] [--repetitions 5]
+"""What logins and TLS cost: python measure_security.py [requests] [storm] [held] [--connections 1000] [--clients 5000] [--repetitions 5]
 
 `requests`: three servers, in clear, with `--auth`, and with `--auth` and TLS, are loaded with finds and updates of one field in turns.
 Two processes of one kind differ by some percent for as long as they live, so that each of `--processes` times all are started anew;
@@ -10,6 +10,8 @@ there already, find 1,000 documents a second. What is told: how long it takes un
 and without a storm, by two servers in turns: in clear, and with logins and TLS. With `--apart` servers have the first half of the
 processors and clients the others, where those who come back run only while those who are there do not (SCHED_IDLE): as if they were on
 other machines.
+
+`held`: what each of `--held` connections takes that have logged in over TLS and find something now and then.
 """
 
 import argparse
@@ -35,9 +37,10 @@ DATA = ["--records", RECORDS, "--workload", "point-read"]
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["requests", "storm"])
+    parser.add_argument("what", nargs="*", default=["requests", "storm", "held"])
     parser.add_argument("--connections", type=int, default=1_000)
     parser.add_argument("--clients", type=int, default=5_000)
+    parser.add_argument("--held", type=int, default=10_000)
     parser.add_argument("--seconds", type=int, default=3, help="of one round of requests")
     parser.add_argument("--repetitions", type=int, default=5, help="of a storm, or of a round within the same processes")
     parser.add_argument("--processes", type=int, default=5, help="so many times the servers of requests are started anew")
@@ -60,17 +63,21 @@ def main():
             requests(start, directory, given)
         if "storm" in given.what:
             with start(("clear", "auth-tls"), "storm") as servers:
-                ratios = [[storm(name, address, directory, given) for name, address in servers.items()] for _ in range(given.repetitions)]
+                ratios = [[storm(name, server.uri, directory, given) for name, server in servers.items()] for _ in range(given.repetitions)]
             for name, of_server in zip(servers, zip(*ratios)):
                 print(f"{name}: p99 of the others beside a storm over that without, median {statistics.median(of_server):.1f} times", flush=True)
+        if "held" in given.what:
+            with start(("clear", "auth-tls"), "held") as servers:
+                for name, server in servers.items():
+                    held(name, server, directory, given)
 
 
 @contextlib.contextmanager
 def servers_of(kinds, directory, authority, binary, processors):
-    """New servers on these processors: their addresses by their kinds (a second one of a kind has a number behind it)."""
+    """New servers on these processors by their kinds (a second one of a kind has a number behind it), each with its address as `uri`."""
     directory.mkdir()
     certificate = authority.issue("server") if any("tls" in kind for kind in kinds) else None
-    servers, addresses = [], {}
+    servers = {}
     try:
         for kind in kinds:
             logs_in, speaks_tls = "auth" in kind, "tls" in kind
@@ -80,15 +87,15 @@ def servers_of(kinds, directory, authority, binary, processors):
                 directory / kind, "--quiet", *arguments, client_options=trusting(authority) if speaks_tls else {},
                 before=lambda: os.sched_setaffinity(0, processors),
             )
-            servers.append(server)
-            addresses[kind] = uri(server, authority, logs_in, speaks_tls)
+            servers[kind] = server
+            server.uri = uri(server, authority, logs_in, speaks_tls)
             server.wait_until_it_answers()
             if logs_in:
                 with server.client() as client:
                     client.admin.command("createUser", ROOT[0], pwd=ROOT[1], roles=["root"])
-        yield addresses
+        yield servers
     finally:
-        for server in servers:
+        for server in servers.values():
             server.stop()
 
 
@@ -107,7 +114,7 @@ def requests(start, directory, given):
             for workload in workloads:
                 runs = directory / f"runs-{number}-{workload}"
                 subprocess.run(
-                    [BINARY, "bench", "server", *(f"{kind}={address}" for kind, address in servers.items()), "--workload", workload,
+                    [BINARY, "bench", "server", *(f"{kind}={server.uri}" for kind, server in servers.items()), "--workload", workload,
                      "--records", RECORDS, "--connections", str(given.connections), "--seconds", str(given.seconds), "--warm-up", "1s",
                      "--repetitions", str(given.repetitions), "--runs", str(runs)],
                     check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -163,6 +170,32 @@ def storm(name, address, directory, given):
           f"p99 {total['latency']['p99Ms']:.0f} ms), {len(total['errors'])} kinds of errors; p99 of the others {meanwhile:.1f} ms meanwhile "
           f"({worst:.1f} in their worst second), {usual:.1f} ms without a storm ({usually_worst:.1f}): {ratio:.1f} times", flush=True)
     return ratio
+
+
+def held(name, server, directory, given):
+    def resident(connections):
+        """Bytes of the server while so many have found something and wait."""
+        report = directory / "held.json"
+        load_of_them = subprocess.Popen(
+            load(server.uri, report, "--connections", str(connections), "--rate", "1000", "--warm-up", f"{connections // 1000 + 1}s",
+                 "--seconds", "5"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        most = 0
+        while load_of_them.poll() is None:
+            status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+            most = max(most, int(status.split("VmRSS:")[1].split()[0]) << 10)
+            time.sleep(0.2)
+        assert load_of_them.returncode == 0
+        total = json.loads(report.read_text())["repetitions"][0]["total"]
+        assert not total["errors"], total["errors"]
+        return most, total["latency"]["p99Ms"]
+
+    few = 200
+    resident(few)
+    before, p99_of_few = resident(few)
+    after, p99_of_all = resident(given.held)
+    print(f"{name}: {given.held} connections found 1,000 documents a second without an error, p99 {p99_of_all:.1f} ms ({few} of them: "
+          f"{p99_of_few:.1f}); {(after - before) / (given.held - few):,.0f} bytes of the server's memory for each", flush=True)
 
 
 if __name__ == "__main__":
