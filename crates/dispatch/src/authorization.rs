@@ -21,6 +21,7 @@ use access::{
     AccessRequest, AccessTarget, AccessUser, Action, CertificateName, FailedLogins, LoginEnds, MemberUser,
     RefusedMembers, UserName,
 };
+use arc_swap::ArcSwapOption;
 use document::{RawDocument, RawValue};
 use parking_lot::Mutex;
 use query::memory::MemoryPool;
@@ -90,74 +91,68 @@ impl AccessControl {
 /// Who a connection is.
 #[derive(Debug, Default)]
 pub struct ClientAccess {
-    user: Mutex<Option<Arc<LoggedIn>>>,
+    /// Changed by this connection's own requests alone. A request that looks counts nothing: neither a user's
+    /// connections nor two of them whose counters are neighbours go from processor to processor.
+    user: ArcSwapOption<LoggedIn>,
     /// A login between its first and its last message.
     pub(crate) login: Mutex<Option<Box<Login>>>,
     /// It has said that it is another member with messages of the log, and has yet to show that it is.
     wants_thread: AtomicBool,
 }
 
-/// Who is logged in, and its place among the connections of this user. Each connection has its own: requests
-/// count who looks at it, and what all connections of a user counted would go from processor to processor.
+/// Who is logged in, and its place among the connections of this user.
 #[derive(Debug)]
-pub(crate) struct LoggedIn {
+struct LoggedIn {
     user: Arc<AccessUser>,
     /// `None` for members, and where nobody is held to anything.
     connection: Option<Arc<UserConnection>>,
 }
 
 impl ClientAccess {
-    fn logged_in(&self) -> Option<Arc<LoggedIn>> {
-        self.user.lock().clone()
-    }
-
     /// Who is logged in.
     pub fn user(&self) -> Option<Arc<AccessUser>> {
-        self.user.lock().as_ref().map(|logged_in| Arc::clone(&logged_in.user))
+        self.user.load().as_ref().map(|logged_in| Arc::clone(&logged_in.user))
     }
 
     /// The name of who is logged in.
     pub fn user_name(&self) -> Option<UserName> {
-        self.user.lock().as_ref().map(|logged_in| logged_in.user.name.clone())
+        self.user.load().as_ref().map(|logged_in| logged_in.user.name.clone())
     }
 
     /// Whether it is this one who is logged in, or nobody where nobody is meant.
     pub fn is(&self, name: Option<&UserName>) -> bool {
-        self.user.lock().as_ref().map(|logged_in| &logged_in.user.name) == name
+        self.user.load().as_ref().map(|logged_in| &logged_in.user.name) == name
     }
 
     fn is_member(&self) -> bool {
-        self.user.lock().as_ref().is_some_and(|logged_in| logged_in.user.is_member())
+        self.user.load().as_ref().is_some_and(|logged_in| logged_in.user.is_member())
     }
 
     /// What its user has at once.
     pub(crate) fn usage(&self) -> Option<Arc<UserUsage>> {
-        self.user.lock().as_ref()?.connection.as_ref().map(|connection| Arc::clone(connection.usage()))
+        self.user.load().as_ref()?.connection.as_ref().map(|connection| Arc::clone(connection.usage()))
     }
 
     /// What its user's sorts, groups and joins have together.
     pub(crate) fn memory_pool(&self) -> Option<Arc<MemoryPool>> {
-        self.user.lock().as_ref()?.connection.as_ref().map(|connection| Arc::clone(connection.memory()))
+        self.user.load().as_ref()?.connection.as_ref().map(|connection| Arc::clone(connection.memory()))
     }
 
     /// Nobody is logged in any more.
     pub(crate) fn log_out(&self) {
-        *self.user.lock() = None;
+        self.user.store(None);
     }
 
     /// What is stored of the user now; `None`: it is logged in no more.
     fn renew(&self, current: Option<&Arc<AccessUser>>) {
-        let mut known = self.user.lock();
-        *known = match (known.take(), current) {
-            (Some(logged_in), Some(current)) => {
-                let connection = logged_in.connection.clone();
-                if let Some(connection) = &connection {
-                    connection.look_at(current);
-                }
-                Some(Arc::new(LoggedIn { user: Arc::clone(current), connection }))
+        let known = self.user.load();
+        let renewed = known.as_ref().zip(current).map(|(known, current)| {
+            if let Some(connection) = &known.connection {
+                connection.look_at(current);
             }
-            _ => None,
-        };
+            Arc::new(LoggedIn { user: Arc::clone(current), connection: known.connection.clone() })
+        });
+        self.user.store(renewed);
     }
 }
 
@@ -185,10 +180,9 @@ impl Client {
     /// Logs in. Who logs in again stays the connection that it is.
     pub(crate) fn log_in(&self, user: Arc<AccessUser>, connection: Option<UserConnection>) {
         let is_member = user.is_member();
-        let mut known = self.access.user.lock();
-        let connection = connection.map(Arc::new).or_else(|| known.take()?.connection.clone());
-        *known = Some(Arc::new(LoggedIn { user, connection }));
-        drop(known);
+        let known = self.access.user.load();
+        let connection = connection.map(Arc::new).or_else(|| known.as_ref()?.connection.clone());
+        self.access.user.store(Some(Arc::new(LoggedIn { user, connection })));
         if is_member && self.access.wants_thread.load(Ordering::Relaxed) {
             self.link.give_thread();
         }
@@ -215,7 +209,7 @@ pub(crate) fn check_login<N: Node>(
 ) -> CommandResult {
     let is_admitted = !server.access.is_enforced()
         || server.commands().requirement(position).is_open()
-        || client.access.user.lock().is_some()
+        || client.access.user.load().is_some()
         || is_excepted(server, client);
     if is_admitted {
         return Ok(());
@@ -258,7 +252,8 @@ pub(crate) fn is_authorized<N: Node>(
     if context.server.commands().requirement(position).is_open() {
         return Ok(Authorization::Granted);
     }
-    let Some(logged_in) = context.client.access.logged_in() else {
+    let known = context.client.access.user.load();
+    let Some(logged_in) = known.as_ref() else {
         return check(context, position, localhost_user());
     };
     if !logged_in.user.is_of(context.server.node.access_generation()) {
@@ -348,7 +343,7 @@ pub(crate) fn session_in_use<N: Node>(
     named: LogicalSessionId,
 ) -> CommandResult<Option<LogicalSessionId>> {
     let is_enforced = server.access.is_enforced();
-    match client.access.user.lock().as_ref() {
+    match client.access.user.load().as_ref() {
         Some(logged_in) => {
             named_by(Some(&logged_in.user), named, Action::ImpersonateUser, is_enforced).map(Some)
         }
