@@ -63,7 +63,7 @@ def main():
             requests(start, directory, given)
         if "storm" in given.what:
             with start(("clear", "auth-tls"), "storm") as servers:
-                ratios = [[storm(name, server.uri, directory, given) for name, server in servers.items()] for _ in range(given.repetitions)]
+                ratios = [[storm(name, server.connection_string, directory, given) for name, server in servers.items()] for _ in range(given.repetitions)]
             for name, of_server in zip(servers, zip(*ratios)):
                 print(f"{name}: p99 of the others beside a storm over that without, median {statistics.median(of_server):.1f} times", flush=True)
         if "held" in given.what:
@@ -74,7 +74,7 @@ def main():
 
 @contextlib.contextmanager
 def servers_of(kinds, directory, authority, binary, processors):
-    """New servers on these processors by their kinds (a second one of a kind has a number behind it), each with its address as `uri`."""
+    """New servers on these processors by their kinds (a second one of a kind has a number behind it), each with its `connection_string`."""
     directory.mkdir()
     certificate = authority.issue("server") if any("tls" in kind for kind in kinds) else None
     servers = {}
@@ -88,7 +88,7 @@ def servers_of(kinds, directory, authority, binary, processors):
                 before=lambda: os.sched_setaffinity(0, processors),
             )
             servers[kind] = server
-            server.uri = uri(server, authority, logs_in, speaks_tls)
+            server.connection_string = uri(server, authority, logs_in, speaks_tls)
             server.wait_until_it_answers()
             if logs_in:
                 with server.client() as client:
@@ -114,7 +114,7 @@ def requests(start, directory, given):
             for workload in workloads:
                 runs = directory / f"runs-{number}-{workload}"
                 subprocess.run(
-                    [BINARY, "bench", "server", *(f"{kind}={server.uri}" for kind, server in servers.items()), "--workload", workload,
+                    [BINARY, "bench", "server", *(f"{kind}={server.connection_string}" for kind, server in servers.items()), "--workload", workload,
                      "--records", RECORDS, "--connections", str(given.connections), "--seconds", str(given.seconds), "--warm-up", "1s",
                      "--repetitions", str(given.repetitions), "--runs", str(runs)],
                     check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -177,7 +177,7 @@ def held(name, server, directory, given):
         """Bytes of the server while so many have found something and wait."""
         report = directory / "held.json"
         load_of_them = subprocess.Popen(
-            load(server.uri, report, "--connections", str(connections), "--rate", "1000", "--warm-up", f"{connections // 1000 + 1}s",
+            load(server.connection_string, report, "--connections", str(connections), "--rate", "1000", "--warm-up", f"{connections // 1000 + 1}s",
                  "--seconds", "5"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         most = 0
