@@ -32,6 +32,9 @@ fn is_read_anew(pattern: &str, options: &str) -> bool {
         return true;
     }
     let has = |parts: &[&str]| parts.iter().any(|part| pattern.contains(part));
+    if pattern.contains('[') && has(&["\\k"]) {
+        return true;
+    }
     has(&["{,", "{ ", ", ", "(?a", "(?[", "(?*"]) || minds_case && has(&["\\p{Lu}", "\\p{Ll}", "\\p{Lt}"])
 }
 

@@ -199,7 +199,9 @@ impl Parser<'_> {
             'N' if !self.rest().starts_with("{U+") => {
                 return Err(r"\N is not supported in a class".to_owned());
             }
-            'B' | 'R' | 'X' => return Err("escape sequence is invalid in character class".to_owned()),
+            'A' | 'B' | 'C' | 'G' | 'K' | 'R' | 'X' | 'Z' | 'k' | 'z' => {
+                return Err("escape sequence is invalid in character class".to_owned());
+            }
             'p' | 'P' => Member::Set(self.property(letter == 'P')?),
             '0'..='9' => Member::Character(self.octal_in_class(letter)?),
             _ => match escaped_set(letter, self.unicode) {

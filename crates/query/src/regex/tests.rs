@@ -247,6 +247,7 @@ fn what_is_wrong_with_a_pattern_is_told_in_pcre2s_words() {
         ("[.a.]", "POSIX collating elements are not supported"),
         ("[:alpha:]", "POSIX named classes are supported only within a class"),
         (r"[\B]", "escape sequence is invalid in character class"),
+        (r"[a\k<n>]", "escape sequence is invalid in character class"),
         (r"[\N]", r"\N is not supported in a class"),
         (r"a\", r"\ at end of pattern"),
         (r"\c", r"\c at end of pattern"),
