@@ -1,6 +1,6 @@
 //! Prints what being logged in costs a request inside the server, network excluded: the same requests to a
-//! server without `--auth` and to one with it, in turns, on as many threads as there are processors, each with
-//! a connection of its own. Two servers of a kind show how far equals are apart.
+//! server without `--auth` and to one with it, in turns, on as many threads as there are processors, each
+//! with a connection of its own. Two servers of a kind show how far equals are apart.
 //!
 //! `cargo run --release -p commands --example login_cost [rounds]`
 #![expect(

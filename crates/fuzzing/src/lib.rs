@@ -1,7 +1,7 @@
 //! Laws that hold whatever bytes come, for each thing that reads what a client or another member sends.
 //!
 //! ```text
-//!  bytes ──┬─▶ as they are ─────────────────────────────────▶ laws of `documents`, `messages`, `members`, `oplog`
+//!  bytes ──┬─▶ as they are ─────────────────────────────────▶ laws of bytes, members and the oplog
 //!          └─▶ Source: each choice is a byte ─▶ generate/ ─▶ laws of the query language, `plans`
 //! ```
 //! libFuzzer hands in what reaches new code (`fuzz/`, `make fuzz`); the tests of this crate hand in the same
