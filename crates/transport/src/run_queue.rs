@@ -148,8 +148,8 @@ impl TaskQueue for RunQueue {
 }
 
 impl Ownership {
-    /// Runs what is queued now, at most `most` tasks, and of newcomers a few; what these wake runs in the next
-    /// batch. Answers with the number run.
+    /// Runs what is queued now, at most `most` tasks, and of newcomers a few; what these wake runs in the
+    /// next batch. Answers with the number run.
     pub(crate) fn run_batch(&self, most: usize) -> usize {
         self.take_remote((most / NEWCOMERS_SHARE).max(1));
         let queued = LOCAL.with_borrow(|local| local.tasks.len()).min(most);
