@@ -40,8 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let servers =
         kinds.iter().map(|kind| connect(threads, kind.contains("login"))).collect::<Result<Vec<_>, _>>()?;
     let find = |id: i32| doc! { "find": "c", "filter": { "_id": id }, "limit": 1, "singleBatch": true };
-    let count = |_: i32| doc! { "ping": 1 };
-    for (name, request) in [("find by _id", &find as &dyn Fn(i32) -> Document), ("ping", &count)] {
+    let ping = |_: i32| doc! { "ping": 1 };
+    for (name, request) in [("find by _id", &find as &dyn Fn(i32) -> Document), ("ping", &ping)] {
         let requests: Vec<DocumentBuf> = (0..DOCUMENTS)
             .map(|number| {
                 let mut request = request(number * 7919 % DOCUMENTS);

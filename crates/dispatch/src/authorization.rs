@@ -91,8 +91,8 @@ impl AccessControl {
 /// Who a connection is.
 #[derive(Debug, Default)]
 pub struct ClientAccess {
-    /// Changed by this connection's own requests alone. A request that looks counts nothing: neither a user's
-    /// connections nor two of them whose counters are neighbours go from processor to processor.
+    /// Changed by this connection's own requests alone. Requests look at it without counting that: a counter
+    /// that all connections of a user share goes from processor to processor.
     user: ArcSwapOption<LoggedIn>,
     /// A login between its first and its last message.
     pub(crate) login: Mutex<Option<Box<Login>>>,

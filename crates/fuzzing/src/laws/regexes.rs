@@ -32,7 +32,7 @@ fn is_read_anew(pattern: &str, options: &str) -> bool {
         return true;
     }
     let has = |parts: &[&str]| parts.iter().any(|part| pattern.contains(part));
-    if pattern.contains('[') && has(&["\\k"]) {
+    if pattern.contains('[') && pattern.contains("\\k") {
         return true;
     }
     has(&["{,", "{ ", ", ", "(?a", "(?[", "(?*"]) || minds_case && has(&["\\p{Lu}", "\\p{Ll}", "\\p{Lt}"])
